@@ -1,0 +1,3 @@
+"""mimicpipe: a handful of demonstrations in, a LeRobot dataset of thousands out."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,25 @@
+"""Errors a user can mend: one line that says what, where, the valid choices and the fix."""
+
+
+class MimicpipeError(Exception):
+    """Base of every error that is reported as one line, without a traceback."""
+
+
+class ConfigError(MimicpipeError):
+    """A wrong key, value or combination in the run's configuration (exit code 2)."""
+
+
+class SourceDemoError(MimicpipeError):
+    """A source demo file that cannot be used; names the file, the demo and the key."""
+
+
+class RecorderError(RuntimeError):
+    """A committed episode or the dataset's storage failed (a RuntimeError, as the seed's recorder raises)."""
+
+
+class StallError(MimicpipeError):
+    """No simulator step within `stall_timeout_s`; carries the watchdog's report."""
+
+
+class RequestError(ValueError):
+    """A generator's queue request that cannot be served (wrong slot, shape, dtype, device or a non-finite value)."""

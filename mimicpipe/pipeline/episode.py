@@ -1,0 +1,59 @@
+"""What travels out of the simulator: an attempt's identity, its outcome, and the columns of a finished episode."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at generating a demo."""
+
+    index: int
+    """Attempt index k, from 0; the order of everything in the dataset."""
+    seed: int
+    """The attempt's own seed, `rng.attempt_seeds(run_seed, k)`."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How an attempt ended: one row of attempts.jsonl."""
+
+    attempt: int
+    slot: int
+    seed: int
+    success: bool
+    reason: str
+    """"success", "not_successful", "success_not_held", "timeout", "plan_failed", "nonfinite" or "error:<Type>"."""
+    length: int
+    """Control steps executed."""
+    source_demos: list[Any] = field(default_factory=list)
+    """For each executed subtask in order: {"eef", "subtask", "demo"}."""
+    episode_index: int | None = None
+    """Index in the dataset; None if not recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """A finished attempt's trajectory on the host, owning its memory (detached from every live buffer)."""
+
+    outcome: Outcome
+    columns: dict[str, Tensor]
+    """{feature: (T, *shape)} CPU tensors: observations before each action, the `action`, and per-frame annotations."""
+    task: str
+    """Language instruction."""
+    initial_state: Tensor
+    """(S,) float64, `MimicEnv.get_state` right after the reset."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """Kept with the episode in the dataset (attempt, seed, source demos, and what a generator returns as metadata)."""
+
+    @property
+    def length(self) -> int:
+        """Number of frames T."""
+        return next(iter(self.columns.values())).shape[0] if self.columns else 0
+
+    @property
+    def nbytes(self) -> int:
+        """Host memory of the columns, bytes."""
+        return sum(c.numel() * c.element_size() for c in self.columns.values())

@@ -1,0 +1,76 @@
+"""What generators and the env loop say to each other through the queues.
+
+An action request is `(env_id, payload)` with one of three payloads:
+
+* a tensor (A,): one action, executed in the next step (the style of Isaac Lab Mimic);
+* a `Plan`: waypoints that are already known;
+* any other object with a `planner`: a request to plan. All requests that arrive before a step and share a planner are
+  planned in ONE call of `planner.plan_batch`, so planning costs per batch, not per slot.
+
+With a plan the coroutine sleeps until the plan's last step is done (`await queue.join()`), and the loop plays it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor
+
+
+@dataclass(slots=True)
+class Plan:
+    """The waypoints of one action request: T steps for each eef of the slot."""
+
+    targets: Mapping[str, Tensor]
+    """{eef: (T, 4, 4)} target eef poses."""
+    grippers: Mapping[str, Tensor]
+    """{eef: (T, G)} gripper actions."""
+    noise: Mapping[str, Tensor] = field(default_factory=dict)
+    """{eef: (T, noise_dim)} action noise, already drawn and scaled; a missing eef has none."""
+
+
+@dataclass(slots=True)
+class EefPlans:
+    """New waypoints for one eef in some of the slots of a batch of requests."""
+
+    rows: Tensor
+    """(M,) int64 indices into the batch of requests."""
+    lengths: Tensor
+    """(M,) int64 valid steps of each row."""
+    targets: Tensor
+    """(M, L, 4, 4), padded behind `lengths`; after its last waypoint an eef holds that waypoint."""
+    grippers: Tensor
+    """(M, L, G)"""
+    noise: Tensor | None = None
+    """(M, L, noise_dim); None is no noise."""
+
+
+@dataclass(slots=True)
+class PlanBatch:
+    """The answer to K plan requests."""
+
+    steps: Tensor
+    """(K,) int64 > 0: steps to play before the slot's coroutine is woken."""
+    eefs: dict[str, EefPlans]
+    """New waypoints; an eef or row that is not mentioned goes on with the waypoints it has."""
+    errors: dict[int, Exception] = field(default_factory=dict)
+    """Row -> exception raised in the coroutine that asked; such a row plays nothing."""
+
+
+class Planner(Protocol):
+    """Plans many slots at once."""
+
+    def plan_batch(self, env_ids: Tensor, requests: Sequence[Any]) -> PlanBatch:
+        """Plan for slots `env_ids` (K,) int64, whose requests stand in the same order."""
+        ...
+
+
+@runtime_checkable
+class PlanRequest(Protocol):
+    """An action request that names who plans it."""
+
+    planner: Planner
+
+
+class PlanFailedError(Exception):
+    """No plan exists for a request; the attempt ends with reason "plan_failed"."""

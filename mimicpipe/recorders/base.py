@@ -1,0 +1,35 @@
+"""The recorder contract: committed episodes in, one dataset out, in commit order."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+
+from mimicpipe.pipeline.episode import Episode
+
+OnDurable = Callable[[Episode, int], None]
+"""Called with (episode, episode_index) once the episode survives a kill; from any thread."""
+
+
+class Recorder(ABC):
+    """Takes finished episodes and writes them; `episode_index` is the order of `commit`."""
+
+    on_durable: OnDurable | None = None
+
+    @abstractmethod
+    def commit(self, episode: Episode) -> None:
+        """Hand over one episode; may block while a bounded queue is full.
+
+        The episode owns its memory, so the caller may reuse every buffer at once. Nothing committed is ever dropped.
+
+        Raises:
+            RuntimeError: after `finalize`, or (RecorderError) when an earlier committed episode could not be written.
+            ValueError: NaN or infinity in a column; names the feature.
+        """
+
+    @abstractmethod
+    def finalize(self) -> Path | None:
+        """Drain, complete the dataset and return its path; idempotent, re-raises the same failure on each call."""
+
+    def stats(self) -> dict[str, float]:
+        """Metrics `recorder/...` of DESIGN §5 without the prefix; empty where there is no queue."""
+        return {}

@@ -1,0 +1,7 @@
+"""Shared test settings: no network, deterministic hypothesis, two torch threads at most."""
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("MUJOCO_GL", "egl")
+os.environ.setdefault("WANDB_MODE", "offline")
