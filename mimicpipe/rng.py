@@ -47,7 +47,8 @@ def attempt_seeds(seed: int, attempts: npt.ArrayLike) -> Seeds:
         int64 seeds in [0, 2**63), same shape: the keys of every other function here, also written to attempts.jsonl.
     """
     base = _mix(np.asarray([seed], dtype=np.uint64) * _GAMMA + _MIX_2)
-    keys = _mix(base + (np.asarray(attempts, dtype=np.uint64) + np.uint64(1)) * _GAMMA)
+    with np.errstate(over="ignore"):  # numpy warns of wrap-around for 0-d input only
+        keys = _mix(base + (np.asarray(attempts, dtype=np.uint64) + np.uint64(1)) * _GAMMA)
     return (keys >> np.uint64(1)).astype(np.int64)
 
 
