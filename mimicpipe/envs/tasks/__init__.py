@@ -1,0 +1,1 @@
+"""Task definitions shared by every simulator: objects, reset distributions, success, signals."""
