@@ -1,0 +1,116 @@
+"""Checks of one demo's trajectories that do not depend on the task; each failure is one SourceDemoError line.
+
+`where` names the demo for the message, e.g. "demos.hdf5: demo_3". Keys are named as in the HDF5 layout.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor
+
+from mimicpipe.datagen.datagen_info import DatagenInfo
+from mimicpipe.errors import SourceDemoError
+from mimicpipe.poses import rotation_defect
+
+MAX_ROTATION_DEFECT = 1e-3
+"""Largest `rotation_defect` of a source pose: float32 rounding stays near 1e-6, a wrong quaternion order is near 1."""
+
+
+def check_info(info: DatagenInfo, where: str) -> None:
+    """Run every check of this module on a demo: shapes, finite values, rotations, and a 0→1 edge in each signal."""
+    check_shapes(info, where)
+    check_finite(info, where)
+    check_rotations(info, where)
+    for name, signal in info.subtask_term_signals.items():
+        rising_edge(signal, f"{where}: subtask_term_signals/{name}")
+    for name, signal in info.subtask_start_signals.items():
+        rising_edge(signal, f"{where}: subtask_start_signals/{name}")
+
+
+def check_shapes(info: DatagenInfo, where: str) -> None:
+    """Every pose is (T, 4, 4), every gripper action (T, G > 0), every signal (T,), all with one T > 0."""
+    if not info.eef_pose:
+        raise SourceDemoError(f"{where}: eef_pose: no end effector recorded; annotate the demo again")
+    first, reference = next(iter(info.eef_pose.items()))
+    length = reference.shape[0] if reference.ndim else 0
+    if length == 0:
+        raise SourceDemoError(f"{where}: eef_pose/{first}: no steps recorded; remove the demo")
+    for key, value in _poses(info):
+        _require_shape(value, (length, 4, 4), f"{where}: {key}", f"eef_pose/{first}")
+    for key, value in _signals(info):
+        _require_shape(value, (length,), f"{where}: {key}", f"eef_pose/{first}")
+    for name, value in info.gripper_action.items():
+        width = value.shape[1] if value.ndim == 2 and value.shape[1] > 0 else None
+        _require_shape(value, (length, width), f"{where}: gripper_action/{name}", f"eef_pose/{first}")
+
+
+def check_finite(info: DatagenInfo, where: str) -> None:
+    """No NaN or infinity in any pose or gripper action; the message names the first bad step."""
+    for key, value in _poses(info):
+        require_finite(value, f"{where}: {key}")
+    for name, value in info.gripper_action.items():
+        require_finite(value, f"{where}: gripper_action/{name}")
+
+
+def check_rotations(info: DatagenInfo, where: str) -> None:
+    """Every pose is a right-handed rotation, a translation and the last row (0, 0, 0, 1), to MAX_ROTATION_DEFECT."""
+    for key, value in _poses(info):
+        defect = rotation_defect(value.double())
+        bad = defect > MAX_ROTATION_DEFECT
+        if bool(bad.any()):
+            step = int(bad.nonzero()[0, 0])
+            raise SourceDemoError(
+                f"{where}: {key}: the pose at step {step} is no rigid transform (defect {float(defect[step]):.2g}, allowed "
+                f"{MAX_ROTATION_DEFECT:g}); record 4x4 matrices with orthonormal rotation and last row 0 0 0 1"
+            )
+
+
+def rising_edge(signal: Tensor, where: str) -> int:
+    """First step at which a signal (T,) is true, given that it was false before.
+
+    Raises:
+        SourceDemoError: the signal never goes 0→1, or it is true from the first step.
+    """
+    steps = signal.bool().nonzero()
+    if steps.shape[0] == 0:
+        raise SourceDemoError(f"{where}: the signal never goes 0→1; annotate the demo again or remove it")
+    first = int(steps[0, 0])
+    if first == 0:
+        raise SourceDemoError(
+            f"{where}: the signal is true from the first step, so it never goes 0→1; annotate the demo again or remove it"
+        )
+    return first
+
+
+def require_finite(value: Tensor, where: str) -> None:
+    """Raise SourceDemoError with the first bad step unless every value of a (T, ...) tensor is finite."""
+    bad = ~torch.isfinite(value)
+    if bool(bad.any()):
+        step = int(bad.nonzero()[0, 0])
+        raise SourceDemoError(f"{where}: NaN or infinity at step {step}; repair the recording or remove the demo")
+
+
+def _poses(info: DatagenInfo) -> Iterator[tuple[str, Tensor]]:
+    yield from _keyed("eef_pose", info.eef_pose.items())
+    yield from _keyed("object_pose", info.object_poses.items())
+    yield from _keyed("target_eef_pose", info.target_eef_pose.items())
+
+
+def _signals(info: DatagenInfo) -> Iterator[tuple[str, Tensor]]:
+    yield from _keyed("subtask_term_signals", info.subtask_term_signals.items())
+    yield from _keyed("subtask_start_signals", info.subtask_start_signals.items())
+
+
+def _keyed(group: str, items: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+    return ((f"{group}/{name}", value) for name, value in items)
+
+
+def _require_shape(value: Tensor, wanted: tuple[int | None, ...], where: str, reference: str) -> None:
+    shape = tuple(value.shape)
+    if len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted, strict=True)):
+        return
+    text = ", ".join("G" if w is None else str(w) for w in wanted)
+    raise SourceDemoError(
+        f"{where}: shape {shape}, expected ({text}{',' if len(wanted) == 1 else ''}) as {reference} has {wanted[0]} steps; "
+        "record every array once per control step"
+    )
