@@ -1,0 +1,72 @@
+# `make run` and `make test` need git, make and Python 3.12; everything else is set up in .venv/ from requirements.lock.
+#   PYTHON=/path/to/python3.12   which interpreter to use (else: python3.12 on PATH, else the newest one of pyenv)
+#   ARGS="task=stack num_demos=500"   more arguments for `make run`; ARGS="-k config" for `make test`
+
+VENV  := .venv
+PY    := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+JOBS  ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-slow check format lock clean
+.DELETE_ON_ERROR:
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+setup: $(STAMP) ## create .venv/ from the lock file (every other target does it when needed)
+
+run: $(STAMP) ## generate 100 demos of the pick task into outputs/
+	$(PY) run.py task=pick recorder=async $(ARGS)
+
+test: check ## lint, types and the fast tests
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(JOBS) $(ARGS)
+
+test-slow: $(STAMP) ## the tests that take minutes
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -m "slow and not gpu and not isaaclab" $(ARGS)
+
+check: $(STAMP) ## ruff and ty
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m ty check
+
+format: $(STAMP) ## let ruff rewrite the sources
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+# Newest versions that pyproject.toml allows, for every platform; without index addresses, so that any mirror will do.
+lock: $(STAMP) ## write requirements.lock anew (needs uv, which setup installs)
+	$(PY) -m uv pip compile pyproject.toml --extra dev --universal --upgrade --python-version 3.12 \
+	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet --output-file requirements.lock
+
+clean: ## remove .venv/ and caches; outputs/ stays
+	rm -rf $(VENV) *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A candidate must run and be 3.12: pyenv's shim `python3.12` is on PATH even when it refuses to start.
+$(STAMP): requirements.lock pyproject.toml
+	@set -eu; \
+	works() { "$$1" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' >/dev/null 2>&1; }; \
+	die() { echo "make: $$1" >&2; exit 1; }; \
+	if ! works $(PY); then \
+	  python="$(PYTHON)"; \
+	  if [ -n "$$python" ]; then \
+	    works "$$python" || die "PYTHON=$$python is not a working Python 3.12"; \
+	  else \
+	    candidates=$$(IFS=:; for d in $$PATH; do echo "$$d/python3.12"; done; \
+	      ls -d "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.12*/bin/python 2>/dev/null | sort -rV || true); \
+	    for c in $$candidates; do if works "$$c"; then python="$$c"; break; fi; done; \
+	    [ -n "$$python" ] || die "no Python 3.12 on PATH or in pyenv; install it (e.g. apt install python3.12 python3.12-venv, or pyenv install 3.12) or name it: make PYTHON=/path/to/python3.12"; \
+	  fi; \
+	  "$$python" -c 'import venv, ensurepip' 2>/dev/null || die "$$python has no venv module; install it (e.g. apt install python3.12-venv)"; \
+	  echo "Creating $(VENV) with $$python"; \
+	  "$$python" -m venv --clear $(VENV); \
+	fi; \
+	$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip --upgrade >/dev/null; \
+	if $(PY) -m uv --version >/dev/null 2>&1 || $(PY) -m pip install -qq --disable-pip-version-check uv; \
+	then install="$(PY) -m uv pip install --python $(PY)"; \
+	else echo "uv cannot be installed; going on with pip, which is slower"; install="$(PY) -m pip install --disable-pip-version-check"; fi; \
+	echo "Installing requirements.lock into $(VENV) (with torch; minutes the first time)"; \
+	$$install --quiet --requirement requirements.lock; \
+	$$install --quiet --no-deps --no-build-isolation --editable .; \
+	touch $(STAMP)
