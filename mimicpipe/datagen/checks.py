@@ -60,8 +60,8 @@ def check_rotations(info: DatagenInfo, where: str) -> None:
         if bool(bad.any()):
             step = int(bad.nonzero()[0, 0])
             raise SourceDemoError(
-                f"{where}: {key}: the pose at step {step} is no rigid transform (defect {float(defect[step]):.2g}, allowed "
-                f"{MAX_ROTATION_DEFECT:g}); record 4x4 matrices with orthonormal rotation and last row 0 0 0 1"
+                f"{where}: {key}: the pose at step {step} is no rigid transform (defect {float(defect[step]):.2g}, "
+                f"allowed {MAX_ROTATION_DEFECT:g}); record 4x4 matrices with orthonormal rotation and last row 0 0 0 1"
             )
 
 
@@ -77,7 +77,8 @@ def rising_edge(signal: Tensor, where: str) -> int:
     first = int(steps[0, 0])
     if first == 0:
         raise SourceDemoError(
-            f"{where}: the signal is true from the first step, so it never goes 0→1; annotate the demo again or remove it"
+            f"{where}: the signal is true from the first step, so it never goes 0→1; "
+            "annotate the demo again or remove it"
         )
     return first
 
@@ -109,8 +110,8 @@ def _require_shape(value: Tensor, wanted: tuple[int | None, ...], where: str, re
     shape = tuple(value.shape)
     if len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted, strict=True)):
         return
-    text = ", ".join("G" if w is None else str(w) for w in wanted)
+    text = ", ".join("G" if w is None else str(w) for w in wanted) + ("," if len(wanted) == 1 else "")
     raise SourceDemoError(
-        f"{where}: shape {shape}, expected ({text}{',' if len(wanted) == 1 else ''}) as {reference} has {wanted[0]} steps; "
+        f"{where}: shape {shape}, expected ({text}) as {reference} has {wanted[0]} steps; "
         "record every array once per control step"
     )
