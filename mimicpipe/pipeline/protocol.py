@@ -14,7 +14,57 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
+
+from mimicpipe.rng import Seeds
+
+
+class SimEnv(Protocol):
+    """What the pipeline needs of a batched simulator; `mimicpipe.envs.base.MimicEnv` says what each member means."""
+
+    num_envs: int
+    device: torch.device
+    fps: int
+    eef_names: tuple[str, ...]
+    action_dim: int
+    noise_dim: int
+    gripper_dim: int
+    task_description: str
+
+    def reset(self, env_ids: Tensor, seeds: Seeds) -> None:
+        """Put slots (K,) into initial states drawn from seeds (K,)."""
+        ...
+
+    def step(self, actions: Tensor, env_ids: Tensor | None = None) -> None:
+        """Advance slots (None: all) one control step; actions (N, A)."""
+        ...
+
+    def observe(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
+        """Current observations {feature: (K, *shape)}."""
+        ...
+
+    def target_eef_pose_to_action(
+        self,
+        target_eef_pose: Mapping[str, Tensor],
+        gripper_action: Mapping[str, Tensor],
+        action_noise: Mapping[str, Tensor] | None = None,
+        env_ids: Tensor | None = None,
+    ) -> Tensor:
+        """Actions (K, A) that lead to target poses {eef: (K, 4, 4)}."""
+        ...
+
+    def success(self) -> Tensor:
+        """(N,) bool: the success condition at this instant."""
+        ...
+
+    def finite(self) -> Tensor:
+        """(N,) bool: the state has no NaN or infinity."""
+        ...
+
+    def get_state(self, env_ids: Tensor | None = None) -> Tensor:
+        """Complete state (K, S) float64."""
+        ...
 
 
 @dataclass(slots=True)
@@ -74,3 +124,11 @@ class PlanRequest(Protocol):
 
 class PlanFailedError(Exception):
     """No plan exists for a request; the attempt ends with reason "plan_failed"."""
+
+
+class EpisodeTimeoutError(Exception):
+    """The episode has reached `max_episode_steps`; the attempt ends with reason "timeout"."""
+
+
+class NonFiniteError(Exception):
+    """The slot's state is not finite (the physics diverged); the attempt ends with reason "nonfinite"."""

@@ -26,6 +26,11 @@ class Recorder(ABC):
             ValueError: NaN or infinity in a column; names the feature.
         """
 
+    def try_commit(self, episode: Episode) -> bool:
+        """Commit if that needs no waiting for a full queue; False (and nothing done) if it does."""
+        self.commit(episode)
+        return True
+
     @abstractmethod
     def finalize(self) -> Path | None:
         """Drain, complete the dataset and return its path; idempotent, re-raises the same failure on each call."""

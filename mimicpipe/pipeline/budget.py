@@ -1,0 +1,133 @@
+"""How many attempts to make, and which of them count.
+
+Attempts are numbered; slots take the next number when free and finish in any order. What counts is decided in attempt
+order alone: the demos of a run are its first `num_demos` successful attempts, `max_failures` stops it at the attempt of
+that failure, `max_attempts` after that many. So the outcome is the same for every num_envs, short episodes are not
+favoured, and no limit is ever overshot.
+"""
+
+import asyncio
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class BudgetLimits:
+    """When a run ends; None is no limit."""
+
+    num_demos: int
+    max_attempts: int | None = None
+    max_failures: int | None = None
+
+
+class Budget:
+    """Numbers attempts and settles them in order.
+
+    consumes: `finish(index, success)` of attempts, in any order.
+    produces: attempt indices from `take`, settled attempts from `settle`, in attempt order.
+    waits for: `take` waits while the attempts in flight are expected to suffice.
+    unblocked by: a finished attempt, or `stop`.
+    """
+
+    def __init__(self, limits: BudgetLimits, first_attempt: int = 0) -> None:
+        self.limits = limits
+        self.successes = 0
+        self.failures = 0
+        self.stop_reason: str | None = None
+        self._next = first_attempt
+        self._frontier = first_attempt
+        self._finished: dict[int, bool] = {}
+        self._known_successes = 0
+        self._known_failures = 0
+        self._waiters: list[asyncio.Future[None]] = []
+        self._check_limits()
+
+    @property
+    def attempts(self) -> int:
+        """Settled attempts."""
+        return self.successes + self.failures
+
+    @property
+    def in_flight(self) -> int:
+        """Attempts that were taken and have not finished."""
+        return self._next - self._frontier - len(self._finished)
+
+    def _exhausted(self) -> bool:
+        """Whether no attempt at or after `_next` can ever count."""
+        limits = self.limits
+        return (
+            self.stop_reason is not None
+            or self._known_successes >= limits.num_demos
+            or (limits.max_attempts is not None and self._next >= limits.max_attempts)
+            or (limits.max_failures is not None and self._known_failures >= limits.max_failures)
+        )
+
+    def _wanted(self) -> int:
+        """Attempts to keep in flight: as many as the missing demos need at the success rate seen so far.
+
+        The rate starts at one (plus-one smoothing), so a run whose attempts all succeed makes not one too many.
+        """
+        known = self._known_successes + self._known_failures
+        rate = (self._known_successes + 1) / (known + 1)
+        return math.ceil((self.limits.num_demos - self._known_successes) / rate)
+
+    def take_nowait(self) -> int | None:
+        """The next attempt's index, or None if none is wanted now."""
+        if self._exhausted() or self.in_flight >= self._wanted():
+            return None
+        index, self._next = self._next, self._next + 1
+        return index
+
+    async def changed(self) -> bool:
+        """Wait for a reason to try `take_nowait` again; False if there never will be one."""
+        if self._exhausted():
+            return False
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+        return not self._exhausted()
+
+    def finish(self, index: int, success: bool) -> None:
+        """Attempt `index` has ended."""
+        if not self._frontier <= index < self._next or index in self._finished:
+            raise ValueError(f"attempt {index} was not in flight")
+        self._finished[index] = success
+        if success:
+            self._known_successes += 1
+        else:
+            self._known_failures += 1
+        self._wake()
+
+    def settle(self) -> int | None:
+        """The next attempt in order whose outcome counts, or None; call until it gives None."""
+        if self.stop_reason is not None or self._frontier not in self._finished:
+            return None
+        index = self._frontier
+        self._frontier += 1
+        if self._finished.pop(index):
+            self.successes += 1
+        else:
+            self.failures += 1
+        self._check_limits()
+        return index
+
+    def _check_limits(self) -> None:
+        limits = self.limits
+        if self.successes >= limits.num_demos:
+            self.stop("num_demos")
+        elif limits.max_failures is not None and self.failures >= limits.max_failures:
+            self.stop("max_failures")
+        elif limits.max_attempts is not None and self._frontier >= limits.max_attempts:
+            self.stop("max_attempts")
+
+    def stop(self, reason: str) -> None:
+        """Nothing more is taken or settled."""
+        if self.stop_reason is None:
+            self.stop_reason = reason
+        self._wake()
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,216 @@
+"""One coroutine per slot that generates attempts until the budget is reached, and the run that holds them together."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import torch
+
+from mimicpipe.errors import StallError
+from mimicpipe.pipeline.episode import Attempt, Episode, Outcome
+from mimicpipe.pipeline.loop import env_loop
+from mimicpipe.pipeline.protocol import EpisodeTimeoutError, NonFiniteError, PlanFailedError
+from mimicpipe.pipeline.queues import ActionQueue, RequestQueue
+from mimicpipe.pipeline.run_state import RunState
+from mimicpipe.pipeline.slots import current_slot
+from mimicpipe.pipeline.watchdog import Watchdog
+
+_log = logging.getLogger("mimicpipe")
+
+_ERRORS_IN_A_ROW = 3
+"""Attempts that end with an exception, in a row in every slot, after which the run gives up."""
+
+
+class Generator(Protocol):
+    """Anything with `async generate(...)`; it gets those of the keywords below that its signature names."""
+
+    def generate(self, **kwargs: Any) -> Any:
+        """Generate one attempt in slot `env_id`.
+
+        Keywords: env_id, success_term, env_reset_queue, env_action_queue, attempt (`Attempt`), run (`RunState`).
+
+        Returns:
+            None or a dict; of its keys, "source_demos" and "metadata" are kept with the attempt, and
+            "success": False vetoes.
+        """
+        ...
+
+
+def _accepted_keywords(function: Callable[..., Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    parameters = inspect.signature(function).parameters
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        return lambda keywords: keywords
+    return lambda keywords: {name: value for name, value in keywords.items() if name in parameters}
+
+
+async def run_data_generator(
+    env_id: int,
+    env_reset_queue: RequestQueue,
+    env_action_queue: ActionQueue,
+    data_generator: Generator,
+    run: RunState,
+) -> None:
+    """Generate attempts in slot `env_id` until no more are wanted.
+
+    consumes: attempt numbers. produces: reset and action requests, finished attempts.
+    waits for: the env loop, and, when parked, the budget. An attempt's exception ends that attempt only.
+    """
+    current_slot.set(env_id)
+    accepted = _accepted_keywords(data_generator.generate)
+    keywords = {
+        "env_id": env_id,
+        "success_term": run.success_term,
+        "env_reset_queue": env_reset_queue,
+        "env_action_queue": env_action_queue,
+        "run": run,
+    }
+    try:
+        while (attempt := await _next_attempt(run, env_id)) is not None:
+            results: Any = None
+            error: Exception | None = None
+            try:
+                results = await data_generator.generate(**accepted({**keywords, "attempt": attempt}))
+            except Exception as caught:  # noqa: BLE001 - reported as the attempt's reason, or raised by _note_error
+                error = caught
+            run.reset_queue.discard(env_id)
+            run.action_queue.discard(env_id)
+            await _finish(run, env_id, attempt, results, error)
+            _note_error(run, env_id, attempt, error)
+    finally:
+        run.board.park(env_id)
+
+
+async def _next_attempt(run: RunState, slot: int) -> Attempt | None:
+    while True:
+        attempt = run.take(slot)
+        if attempt is not None:
+            run.board.unpark(slot)
+            return attempt
+        run.board.park(slot)
+        if not await run.budget.changed():
+            return None
+
+
+def _failure_reason(error: Exception) -> str:
+    if isinstance(error, PlanFailedError):
+        return "plan_failed"
+    if isinstance(error, EpisodeTimeoutError):
+        return "timeout"
+    if isinstance(error, NonFiniteError):
+        return "nonfinite"
+    return f"error:{type(error).__name__}"
+
+
+async def _finish(run: RunState, slot: int, attempt: Attempt, results: Any, error: Exception | None) -> None:
+    """Judge the attempt, copy its episode out of the rollout buffer, and hand both to the ledger."""
+    returned: Mapping[str, Any] = results if isinstance(results, Mapping) else {}
+    if error is not None:
+        success, reason = False, _failure_reason(error)
+    else:
+        success, reason = run.judge(slot)
+        if success and returned.get("success") is False:
+            success, reason = False, "not_successful"
+    sources = list(returned.get("source_demos", ()))
+    outcome = Outcome(attempt.index, slot, attempt.seed, success, reason, run.length(slot), sources)
+    episode: Episode | None = None
+    if run.rollout is not None:
+        with run.clock.stage("record"):
+            episode = run.episode(slot, outcome, dict(returned.get("metadata", {})))
+            if episode is not None and not _finite(episode):
+                outcome.success, outcome.reason, episode = False, "nonfinite", None
+    run.attempts[slot] = None
+    run.was_reset[slot] = False
+    await run.ledger.add(outcome, episode)
+
+
+def _finite(episode: Episode) -> bool:
+    return all(bool(torch.isfinite(c).all()) for c in episode.columns.values() if c.is_floating_point())
+
+
+def _note_error(run: RunState, slot: int, attempt: Attempt, error: Exception | None) -> None:
+    """Log an attempt's unexpected exception; raise it in strict mode, or when every slot fails again and again."""
+    if error is None or not _failure_reason(error).startswith("error:"):
+        run.error_streak[slot] = 0
+        return
+    run.error_streak[slot] += 1
+    if run.last_error is None or type(run.last_error) is not type(error):
+        _log.warning("attempt %d in slot %d failed", attempt.index, slot, exc_info=error)
+    run.last_error = error
+    busy = [n for slot_, n in enumerate(run.error_streak) if not run.board.is_parked(slot_)]
+    if run.options.strict or all(n >= _ERRORS_IN_A_ROW for n in busy):
+        raise error
+
+
+def setup_async_generation(
+    run: RunState, data_generator: Generator, *, task_group: asyncio.TaskGroup, info_pool: Any = None
+) -> dict[str, Any]:
+    """Create one generator task per slot.
+
+    Returns:
+        {"tasks", "event_loop", "reset_queue", "action_queue", "info_pool"}.
+    """
+    tasks = [
+        task_group.create_task(
+            run_data_generator(slot, run.reset_queue, run.action_queue, data_generator, run), name=f"generator[{slot}]"
+        )
+        for slot in range(run.env.num_envs)
+    ]
+    return {
+        "tasks": tasks,
+        "event_loop": asyncio.get_running_loop(),
+        "reset_queue": run.reset_queue,
+        "action_queue": run.action_queue,
+        "info_pool": info_pool,
+    }
+
+
+async def generate(run: RunState, data_generator: Generator, *, info_pool: Any = None) -> str:
+    """Run to the end of the budget.
+
+    Returns:
+        Why it ended: "num_demos", "max_attempts", "max_failures" or the reason given to `run.budget.stop`.
+
+    Raises:
+        The original exception of the simulator, a planner or the recorder, or of an attempt in strict mode;
+        StallError after `stall_timeout_s` without progress.
+    """
+    this_task = asyncio.current_task()
+    loop = asyncio.get_running_loop()
+
+    def abort(error: StallError) -> None:
+        run.abort_error = error
+        if this_task is not None:
+            loop.call_soon_threadsafe(this_task.cancel)
+
+    try:
+        with Watchdog(run, loop, abort):
+            await _run_tasks(run, data_generator, info_pool)
+    except asyncio.CancelledError:
+        if run.abort_error is None:
+            raise
+        raise run.abort_error from None
+    return run.budget.stop_reason or "stopped"
+
+
+async def _run_tasks(run: RunState, data_generator: Generator, info_pool: Any) -> None:
+    """The env loop and the slots' tasks; ends when the loop does."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            setup = setup_async_generation(run, data_generator, task_group=group, info_pool=info_pool)
+            await env_loop(run)
+            for queue in (run.reset_queue, run.action_queue):
+                queue.close(asyncio.CancelledError("the run is over"))
+            for task in setup["tasks"]:
+                task.cancel()
+    except BaseExceptionGroup as group_error:
+        raise _first_leaf(group_error) from None
+
+
+def _first_leaf(group: BaseExceptionGroup) -> BaseException:
+    """The first real exception in a group."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

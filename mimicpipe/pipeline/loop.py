@@ -1,0 +1,242 @@
+"""The env loop: the only owner of the simulator.
+
+    slots' coroutines ──put──► env_reset_queue ──► ONE env.reset ──► task_done
+                      ──put──► env_action_queue ─► ONE plan_batch ─► playheads
+                                                        │ nobody thinks
+                                                        ▼
+       ONE observe · ONE playhead advance · ONE pose-to-action · ONE rollout write · ONE env.step · ONE success
+                                                        │
+                                     task_done only for slots whose plan has ended
+
+consumes: reset and action requests. produces: simulator steps, rollout frames, served requests.
+waits for: every slot that is not parked to have a request (`SlotBoard.all_settled`).
+unblocked by: the last thinking slot putting a request or parking. The cost of a step does not grow with Python work per
+slot: when a plan ends is known when it is loaded, so a step looks only at the slots that end in it.
+"""
+
+import asyncio
+import time
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mimicpipe.errors import RequestError
+from mimicpipe.pipeline.protocol import EpisodeTimeoutError, NonFiniteError, Plan, Planner
+from mimicpipe.pipeline.run_state import RunState
+
+_YIELD_EVERY_S = 0.02
+"""Signals, the sampler and the watchdog's wishes are served at least this often."""
+
+
+class EnvLoop:
+    """State of the loop that no coroutine sees: which step each slot's plan ends in, and single actions."""
+
+    def __init__(self, run: RunState) -> None:
+        env = run.env
+        self.run = run
+        self.ends: defaultdict[int, list[tuple[int, int, bool]]] = defaultdict(list)
+        self.token = [0] * env.num_envs
+        self.actions = torch.zeros(env.num_envs, env.action_dim, dtype=torch.float32, device=env.device)
+        self.manual = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
+        self.num_manual = 0
+        self.has_cameras = False
+
+    # ---- requests
+
+    def serve_resets(self) -> None:
+        """Reset every slot that asked, in one call."""
+        run, env = self.run, self.run.env
+        slots = [slot for slot, _ in run.reset_queue.drain()]
+        ids = torch.tensor(slots, dtype=torch.int64, device=env.device)
+        seeds = np.asarray([_seed(run, slot) for slot in slots], dtype=np.int64)
+        with run.clock.stage("reset"):
+            env.reset(ids, seeds)
+            run.hold.index_fill_(0, ids, 0)
+            run.ever.index_fill_(0, ids, 0)
+            if run.rollout is not None:
+                run.rollout.restart(ids)
+                self._remember_initial_state(ids)
+        for slot in slots:
+            run.was_reset[slot] = True
+            run.start[slot] = run.counters.batch_steps
+            run.reset_queue.task_done(slot)
+
+    def _remember_initial_state(self, ids: Tensor) -> None:
+        run = self.run
+        state = run.env.get_state(ids)
+        if run.initial_state is None:
+            run.initial_state = state.new_zeros(run.env.num_envs, state.shape[1])
+        run.initial_state.index_copy_(0, ids, state)
+
+    def serve_actions(self) -> None:
+        """Load every action request: single actions, known plans, and one batched planning call per planner."""
+        run = self.run
+        singles: list[tuple[int, Tensor]] = []
+        to_plan: dict[int, tuple[Planner, list[int], list[Any]]] = {}
+        for slot, payload in run.action_queue.drain():
+            if not run.was_reset[slot]:
+                run.action_queue.task_done(slot, RequestError(f"slot {slot} acts before it was reset in this attempt"))
+            elif isinstance(payload, Tensor):
+                singles.append((slot, payload))
+            elif isinstance(payload, Plan):
+                self._schedule(slot, run.playheads.load_plan(slot, payload))
+            else:
+                group = to_plan.setdefault(id(payload.planner), (payload.planner, [], []))
+                group[1].append(slot)
+                group[2].append(payload)
+        if singles:
+            self._load_actions(singles)
+        for planner, slots, requests in to_plan.values():
+            self._plan(planner, slots, requests)
+
+    def _load_actions(self, singles: list[tuple[int, Tensor]]) -> None:
+        stacked = torch.stack([action for _, action in singles]).to(torch.float32)
+        finite = torch.isfinite(stacked).all(dim=1).tolist()
+        slots = torch.tensor([slot for slot, _ in singles], dtype=torch.int64, device=stacked.device)
+        self.actions.index_copy_(0, slots, stacked)
+        self.manual.index_fill_(0, slots, value=True)
+        for (slot, _), ok in zip(singles, finite, strict=True):
+            if ok:
+                self.num_manual += 1
+                self._schedule(slot, 1)
+            else:
+                self.manual[slot] = False
+                self.run.action_queue.task_done(slot, RequestError(f"slot {slot} put an action that is not finite"))
+
+    def _plan(self, planner: Planner, slots: list[int], requests: list[Any]) -> None:
+        run = self.run
+        ids = torch.tensor(slots, dtype=torch.int64, device=run.env.device)
+        batch = planner.plan_batch(ids, requests)
+        for eef, plans in batch.eefs.items():
+            if plans.rows.numel():
+                run.playheads.load(eef, ids.index_select(0, plans.rows), plans)
+        for row, (slot, steps) in enumerate(zip(slots, batch.steps.tolist(), strict=True)):
+            error = batch.errors.get(row)
+            if error is not None:
+                run.action_queue.task_done(slot, error)
+            else:
+                self._schedule(slot, steps)
+
+    def _schedule(self, slot: int, steps: int) -> None:
+        """The slot acts for `steps` from now; its coroutine is woken then, or at the episode's limit."""
+        run = self.run
+        played = run.length(slot)
+        left = run.options.max_episode_steps - played
+        if left <= 0:
+            run.action_queue.task_done(slot, _timeout(run))
+            return
+        self.token[slot] += 1
+        self.ends[run.counters.batch_steps + min(steps, left)].append((slot, self.token[slot], steps > left))
+        if run.rollout is not None:
+            run.rollout.ensure(played + min(steps, left))
+
+    # ---- stepping
+
+    def step(self) -> None:
+        """One control step of every slot that is not parked."""
+        run, env = self.run, self.run.env
+        active = run.board.active_ids()
+        ids = None if run.board.num_parked == 0 else active
+        observations: dict[str, Tensor] = {}
+        if run.rollout is not None:
+            with run.clock.stage("render" if self.has_cameras else "observe"):
+                observations = env.observe(ids)
+                self.has_cameras = any(value.ndim == 4 for value in observations.values())
+        with run.clock.stage("step"):
+            actions = self._next_actions(ids, active)
+        if run.rollout is not None:
+            with run.clock.stage("record"):
+                run.rollout.append(active, {**observations, "action": actions})
+        with run.clock.stage("step"):
+            if ids is not None:
+                self.actions.index_copy_(0, ids, actions)
+                actions = self.actions
+            env.step(actions, ids)
+            success = run.success_term(env)
+            run.hold.add_(1).mul_(success)
+            run.ever.logical_or_(success)
+        run.counters.batch_steps += 1
+        run.counters.env_steps += active.shape[0]
+        self._wake_ended()
+
+    def _next_actions(self, ids: Tensor | None, active: Tensor) -> Tensor:
+        """(K, A) actions of the active slots: from the playheads, or the single action a slot has put."""
+        run = self.run
+        count = active.shape[0]
+        if self.num_manual == count:
+            self.num_manual = 0
+            self.manual.zero_()
+            return self.actions.index_select(0, active)
+        waypoints = run.playheads.advance(ids)
+        actions = run.env.target_eef_pose_to_action(waypoints.targets, waypoints.grippers, waypoints.noise, ids)
+        if self.num_manual:
+            mask = self.manual.index_select(0, active)[:, None]
+            actions = torch.where(mask, self.actions.index_select(0, active), actions)
+            self.num_manual = 0
+            self.manual.zero_()
+        return actions
+
+    def _wake_ended(self) -> None:
+        run = self.run
+        ended = self.ends.pop(run.counters.batch_steps, None)
+        if not ended:
+            return
+        finite = run.env.finite().cpu().numpy()
+        for slot, token, timed_out in ended:
+            if token != self.token[slot] or run.board.is_thinking(slot):
+                continue
+            error: Exception | None = None
+            if not finite[slot]:
+                error = NonFiniteError(f"slot {slot}: the simulator's state is not finite")
+            elif timed_out:
+                error = _timeout(run)
+            run.action_queue.task_done(slot, error)
+
+
+def _timeout(run: RunState) -> EpisodeTimeoutError:
+    return EpisodeTimeoutError(f"the episode has reached max_episode_steps={run.options.max_episode_steps}")
+
+
+def _seed(run: RunState, slot: int) -> int:
+    attempt = run.attempts[slot]
+    if attempt is None:
+        raise RuntimeError(f"slot {slot} asked for a reset without an attempt")
+    return attempt.seed
+
+
+async def env_loop(run: RunState) -> None:
+    """Drive the simulator until the budget is settled; see the module's head for the protocol.
+
+    Raises: whatever the simulator or a planner raises; the caller ends the run.
+    """
+    loop = EnvLoop(run)
+    budget, board = run.budget, run.board
+    yielded = time.perf_counter()
+    while budget.stop_reason is None:
+        if board.thinking:
+            run.clock.switch("plan")
+            await board.all_settled()
+            yielded = time.perf_counter()
+        elif time.perf_counter() - yielded > _YIELD_EVERY_S:
+            await asyncio.sleep(0)
+            yielded = time.perf_counter()
+            continue
+        if budget.stop_reason is not None:
+            break
+        if not run.reset_queue.empty():
+            loop.serve_resets()
+            continue
+        if not run.action_queue.empty():
+            with run.clock.stage("plan"):
+                loop.serve_actions()
+            if board.thinking:
+                continue
+        if board.num_parked == board.num_envs:
+            if not await budget.changed() and budget.stop_reason is None:
+                raise RuntimeError("every slot is parked although the budget is not settled")
+            continue
+        loop.step()
+    await run.ledger.drain()

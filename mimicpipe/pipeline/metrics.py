@@ -1,0 +1,50 @@
+"""The metrics of a run under the names that dashboards depend on (DESIGN §5)."""
+
+import os
+from collections.abc import Mapping
+
+import torch
+
+from mimicpipe.pipeline.run_state import RunState
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def rss_mb() -> float:
+    """Resident memory of this process, MB (Linux; 0 elsewhere)."""
+    try:
+        with open("/proc/self/statm") as statm:
+            return int(statm.read().split()[1]) * _PAGE / 1e6
+    except FileNotFoundError:
+        return 0.0
+
+
+def gpu_mem_mb(device: torch.device) -> float:
+    """Memory of the tensors on a CUDA device, MB; 0 on a CPU."""
+    return torch.cuda.memory_allocated(device) / 1e6 if device.type == "cuda" else 0.0
+
+
+def run_metrics(run: RunState, recorder_stats: Mapping[str, float]) -> dict[str, float]:
+    """Every metric at this instant; rates are means since the run's start."""
+    counters, budget = run.counters, run.budget
+    wall = max(run.clock.wall_s, 1e-9)
+    metrics = {
+        "throughput/env_steps_per_s": counters.env_steps / wall,
+        "throughput/demos_per_hour": budget.successes / wall * 3600.0,
+        "throughput/frames_per_s": counters.frames_committed / wall,
+        "generation/attempts": float(budget.attempts),
+        "generation/successes": float(budget.successes),
+        "generation/success_rate": budget.successes / budget.attempts if budget.attempts else 0.0,
+        "queue/action_depth": float(run.action_queue.qsize()),
+        "queue/reset_depth": float(run.reset_queue.qsize()),
+    }
+    metrics |= {f"recorder/{name}": float(value) for name, value in recorder_stats.items()}
+    metrics |= {f"time/{stage}_s": seconds for stage, seconds in run.clock.seconds().items()}
+    metrics["system/rss_mb"] = rss_mb()
+    metrics["system/gpu_mem_mb"] = gpu_mem_mb(run.env.device)
+    return metrics
+
+
+def bottleneck(stage_seconds: Mapping[str, float]) -> str:
+    """The stage that took the most time."""
+    return max(stage_seconds, key=lambda stage: stage_seconds[stage])

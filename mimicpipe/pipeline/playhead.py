@@ -1,0 +1,112 @@
+"""Waypoints of every slot in one tensor per eef, and where each slot stands in them.
+
+A row of the buffer is `[target pose 16 | gripper G | noise P]`. Advancing N slots by one step is one gather per eef,
+whatever N is; an eef that has come to its last waypoint holds it.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mimicpipe.pipeline.protocol import EefPlans, Plan
+
+_INITIAL_STEPS = 64
+
+
+@dataclass(slots=True)
+class Waypoints:
+    """The current waypoint of K slots."""
+
+    targets: dict[str, Tensor]
+    """{eef: (K, 4, 4)}."""
+    grippers: dict[str, Tensor]
+    """{eef: (K, G)}."""
+    noise: dict[str, Tensor] | None
+    """{eef: (K, noise_dim)}, None if no plan has noise."""
+
+
+class Playheads:
+    """Plans being played, batched over N slots."""
+
+    def __init__(
+        self, num_envs: int, eef_names: tuple[str, ...], gripper_dim: int, noise_dim: int, device: torch.device
+    ) -> None:
+        self._num_envs = num_envs
+        self._gripper_dim = gripper_dim
+        self._width = 16 + gripper_dim + noise_dim
+        self._device = device
+        self._noisy = False
+        self._rows = {
+            eef: torch.zeros(num_envs, _INITIAL_STEPS, self._width, dtype=torch.float32, device=device)
+            for eef in eef_names
+        }
+        self._cursor = {eef: torch.zeros(num_envs, dtype=torch.int64, device=device) for eef in eef_names}
+        self._last = {eef: torch.zeros(num_envs, dtype=torch.int64, device=device) for eef in eef_names}
+        self._base = {eef: self._row_offsets(eef) for eef in eef_names}
+
+    def _row_offsets(self, eef: str) -> Tensor:
+        return torch.arange(self._num_envs, device=self._device) * self._rows[eef].shape[1]
+
+    def load(self, eef: str, slots: Tensor, plans: EefPlans) -> None:
+        """Put new waypoints in front of slots (M,), one row of `plans` each."""
+        count, steps = plans.targets.shape[:2]
+        self._ensure(eef, steps)
+        rows = torch.zeros(count, steps, self._width, dtype=torch.float32, device=self._device)
+        rows[..., :16] = plans.targets.reshape(count, steps, 16)
+        rows[..., 16 : 16 + self._gripper_dim] = plans.grippers
+        if plans.noise is not None:
+            self._noisy = True
+            rows[..., 16 + self._gripper_dim :] = plans.noise
+        self._rows[eef][:, :steps].index_copy_(0, slots, rows)
+        self._cursor[eef].index_fill_(0, slots, 0)
+        self._last[eef].index_copy_(0, slots, plans.lengths.to(self._device) - 1)
+
+    def load_plan(self, slot: int, plan: Plan) -> int:
+        """Put one known plan in front of a slot; returns its steps (the longest eef's)."""
+        slots = torch.tensor([slot], dtype=torch.int64, device=self._device)
+        longest = 0
+        for eef in self._rows:
+            steps = plan.targets[eef].shape[0]
+            longest = max(longest, steps)
+            noise = plan.noise.get(eef)
+            self.load(
+                eef,
+                slots,
+                EefPlans(
+                    rows=slots,
+                    lengths=torch.tensor([steps], device=self._device),
+                    targets=plan.targets[eef][None],
+                    grippers=plan.grippers[eef][None],
+                    noise=None if noise is None else noise[None],
+                ),
+            )
+        return longest
+
+    def advance(self, slots: Tensor | None) -> Waypoints:
+        """The current waypoint of slots (K,), ascending (None: of all); their playheads move one step."""
+        targets, grippers, noise = {}, {}, {}
+        split = 16 + self._gripper_dim
+        for eef, rows in self._rows.items():
+            cursor, last, base = self._cursor[eef], self._last[eef], self._base[eef]
+            at = torch.minimum(cursor, last) + base
+            if slots is None:
+                cursor += 1
+            else:
+                at = at.index_select(0, slots)
+                cursor.index_add_(0, slots, torch.ones_like(slots))
+            row = rows.view(-1, self._width).index_select(0, at)
+            targets[eef] = row[:, :16].contiguous().view(-1, 4, 4)
+            grippers[eef] = row[:, 16:split].contiguous()
+            noise[eef] = row[:, split:].contiguous()
+        return Waypoints(targets, grippers, noise if self._noisy else None)
+
+    def _ensure(self, eef: str, steps: int) -> None:
+        rows = self._rows[eef]
+        if steps <= rows.shape[1]:
+            return
+        capacity = max(steps, 2 * rows.shape[1])
+        grown = torch.zeros(self._num_envs, capacity, self._width, dtype=torch.float32, device=self._device)
+        grown[:, : rows.shape[1]] = rows
+        self._rows[eef] = grown
+        self._base[eef] = self._row_offsets(eef)

@@ -1,0 +1,211 @@
+"""The two request queues between generators and the env loop, with `asyncio.Queue`'s words.
+
+Producer (a generator's coroutine): `await queue.put(item)`, then `await queue.join()`, which waits for the requests of
+the calling slot only. Consumer (the env loop): `drain()` everything, serve it in one batch, then `task_done(env_id)` for
+each slot.
+
+One slot has at most one request at a time. A request is checked where it is made, so that the exception is raised in
+the coroutine that made the mistake and ends that attempt only.
+"""
+
+import asyncio
+from typing import Any, Protocol
+
+import torch
+
+from mimicpipe.errors import RequestError
+from mimicpipe.pipeline.protocol import Plan, PlanRequest
+from mimicpipe.pipeline.slots import SlotBoard, current_slot
+
+
+class OwnedLock(Protocol):
+    """A lock that knows whether the current task holds it."""
+
+    def held_by_current_task(self) -> bool:
+        """Whether the calling task holds the lock."""
+        ...
+
+
+class RequestQueue:
+    """Requests of slots, served in batches.
+
+    consumes: `env_id` (reset queue) or `(env_id, payload)` (action queue) from the slots' coroutines.
+    produces: lists of `(env_id, payload)` for the env loop.
+    waits for: nothing; `put` never blocks, `join` waits until the env loop has served the slot.
+    """
+
+    def __init__(self, name: str, board: SlotBoard, *, lock: OwnedLock | None = None) -> None:
+        self.name = name
+        self._board = board
+        self._lock = lock
+        self._items: list[tuple[int, Any]] = []
+        self._futures: list[asyncio.Future[None] | None] = [None] * board.num_envs
+        self._taken: list[int] = []
+        self._unfinished = 0
+        self._all_done: asyncio.Future[None] | None = None
+        self._closed: BaseException | None = None
+        self.peak = 0
+        self.served = 0
+
+    def _check_slot(self, env_id: Any) -> int:
+        try:
+            env_id = env_id.__index__()
+        except AttributeError:
+            raise RequestError(f"{self.name}: env_id must be an integer, got {type(env_id).__name__}") from None
+        if not 0 <= env_id < self._board.num_envs:
+            raise RequestError(f"{self.name}: no slot {env_id}; this env has slots 0 to {self._board.num_envs - 1}")
+        caller = current_slot.get()
+        if caller is not None and caller != env_id:
+            raise RequestError(f"{self.name}: slot {caller} put a request for slot {env_id}; use your own env_id")
+        if self._futures[env_id] is not None:
+            raise RequestError(f"{self.name}: slot {env_id} has a request already; await join() before the next put()")
+        return env_id
+
+    def put_nowait(self, item: Any) -> None:
+        """Submit a request; raises RequestError if it cannot be served."""
+        if self._closed is not None:
+            raise self._closed
+        env_id, payload = self._unpack(item)
+        self._futures[env_id] = asyncio.get_running_loop().create_future()
+        self._items.append((env_id, payload))
+        self._unfinished += 1
+        self.peak = max(self.peak, len(self._items))
+        self._board.settle(env_id)
+
+    def _unpack(self, item: Any) -> tuple[int, Any]:
+        return self._check_slot(item), None
+
+    async def put(self, item: Any) -> None:
+        """Submit a request; never blocks (there is at most one per slot)."""
+        self.put_nowait(item)
+
+    async def join(self) -> None:
+        """Wait until the calling slot's request is served; outside a slot, until every request is.
+
+        Raises:
+            RequestError: the caller holds the pool's lock, which would stop every generator that needs it.
+        """
+        if self._lock is not None and self._lock.held_by_current_task():
+            raise RequestError(f"{self.name}: join() while holding the pool's asyncio_lock; leave the lock first")
+        slot = current_slot.get()
+        if slot is None:
+            await self._join_all()
+            return
+        future = self._futures[slot]
+        if future is not None:
+            await future
+
+    async def _join_all(self) -> None:
+        while self._unfinished:
+            if self._all_done is None or self._all_done.done():
+                self._all_done = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._all_done)
+
+    def qsize(self) -> int:
+        """Requests not yet taken by the env loop."""
+        return len(self._items)
+
+    def empty(self) -> bool:
+        """Whether no request waits."""
+        return not self._items
+
+    def drain(self) -> list[tuple[int, Any]]:
+        """Take every waiting request, ordered by slot (so that batches do not depend on who came first)."""
+        items, self._items = sorted(self._items, key=lambda item: item[0]), []
+        return items
+
+    def get_nowait(self) -> Any:
+        """Take the oldest request as it was put; raises asyncio.QueueEmpty."""
+        if not self._items:
+            raise asyncio.QueueEmpty
+        env_id, payload = self._items.pop(0)
+        self._taken.append(env_id)
+        return env_id if payload is None else (env_id, payload)
+
+    def task_done(self, env_id: int | None = None, error: Exception | None = None) -> None:
+        """The request of `env_id` (None: the oldest from `get_nowait`) is served: `join` returns, or raises `error`."""
+        if env_id is None:
+            if not self._taken:
+                raise ValueError("task_done() called too many times")
+            env_id = self._taken.pop(0)
+        future, self._futures[env_id] = self._futures[env_id], None
+        if future is None:
+            return
+        self._finish_one()
+        self._board.think(env_id)
+        if future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+            # A coroutine that never joins must not leave "exception was never retrieved" behind.
+            future.exception()
+
+    def discard(self, env_id: int) -> None:
+        """Forget the slot's request, whose attempt is over."""
+        future, self._futures[env_id] = self._futures[env_id], None
+        if future is None:
+            return
+        self._items = [item for item in self._items if item[0] != env_id]
+        future.cancel()
+        self._finish_one()
+        self._board.think(env_id)
+
+    def _finish_one(self) -> None:
+        self.served += 1
+        self._unfinished -= 1
+        if self._unfinished == 0 and self._all_done is not None and not self._all_done.done():
+            self._all_done.set_result(None)
+
+    def close(self, error: BaseException) -> None:
+        """Every later `put` raises `error`: the run is over."""
+        self._closed = error
+
+
+class ActionQueue(RequestQueue):
+    """Action requests `(env_id, action | Plan | PlanRequest)`."""
+
+    def __init__(
+        self, board: SlotBoard, action_dim: int, eef_names: tuple[str, ...], *, lock: OwnedLock | None = None
+    ) -> None:
+        super().__init__("env_action_queue", board, lock=lock)
+        self._action_dim = action_dim
+        self._eef_names = eef_names
+
+    def _unpack(self, item: Any) -> tuple[int, Any]:
+        if not isinstance(item, tuple) or len(item) != 2:
+            raise RequestError(f"{self.name}: put (env_id, action) or (env_id, plan), got {type(item).__name__}")
+        env_id, payload = self._check_slot(item[0]), item[1]
+        if isinstance(payload, torch.Tensor):
+            self._check_action(env_id, payload)
+        elif isinstance(payload, Plan):
+            self._check_plan(env_id, payload)
+        elif not isinstance(payload, PlanRequest):
+            raise RequestError(
+                f"{self.name}: slot {env_id} put a {type(payload).__name__}; valid are a tensor ({self._action_dim},), "
+                "a Plan, or a request with a planner"
+            )
+        return env_id, payload
+
+    def _check_action(self, env_id: int, action: torch.Tensor) -> None:
+        if tuple(action.shape) != (self._action_dim,):
+            raise RequestError(
+                f"{self.name}: slot {env_id} put an action of shape {tuple(action.shape)}, not ({self._action_dim},)"
+            )
+        if action.device != self._board.device:
+            raise RequestError(
+                f"{self.name}: slot {env_id} put an action on {action.device}; the env's device is {self._board.device}"
+            )
+
+    def _check_plan(self, env_id: int, plan: Plan) -> None:
+        for eef in self._eef_names:
+            target, gripper = plan.targets.get(eef), plan.grippers.get(eef)
+            if target is None or gripper is None:
+                raise RequestError(f"{self.name}: slot {env_id} put a plan without targets or grippers for eef {eef!r}")
+            steps = target.shape[0]
+            if target.ndim != 3 or tuple(target.shape[1:]) != (4, 4) or steps == 0 or gripper.shape[0] != steps:
+                raise RequestError(
+                    f"{self.name}: slot {env_id} put a plan with targets {tuple(target.shape)} and grippers "
+                    f"{tuple(gripper.shape)} for eef {eef!r}; they must be (T, 4, 4) and (T, G) with T > 0"
+                )

@@ -1,0 +1,86 @@
+"""The rollout buffer: what every slot has observed and done since its reset, written once per batch step.
+
+All float32 columns of low dimension share one packed tensor (N, T, D), so a step is one write whatever the number of
+features, and a finished episode leaves with one device-to-host copy. Other columns (camera frames) have a tensor each.
+"""
+
+import torch
+from torch import Tensor
+
+_INITIAL_STEPS = 64
+
+
+class RolloutBuffer:
+    """Columns of N slots; frame t of a slot holds the observation before its action t, and that action.
+
+    Args:
+        num_envs: slots N.
+        device: where the buffer lives.
+    """
+
+    def __init__(self, num_envs: int, device: torch.device) -> None:
+        self._num_envs = num_envs
+        self._device = device
+        self._capacity = _INITIAL_STEPS
+        self._step = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        self._base = torch.arange(num_envs, dtype=torch.int64, device=device)
+        self._layout: dict[str, tuple[int, tuple[int, ...]]] = {}
+        self._packed: Tensor | None = None
+        self._other: dict[str, Tensor] = {}
+
+    def restart(self, slots: Tensor) -> None:
+        """Slots (K,) begin a new episode."""
+        self._step.index_fill_(0, slots, 0)
+
+    def ensure(self, steps: int) -> None:
+        """Make room for episodes of `steps` frames."""
+        if steps <= self._capacity:
+            return
+        capacity = max(steps, 2 * self._capacity)
+        if self._packed is not None:
+            self._packed = self._grown(self._packed, capacity)
+        self._other = {name: self._grown(column, capacity) for name, column in self._other.items()}
+        self._capacity = capacity
+
+    def _grown(self, column: Tensor, capacity: int) -> Tensor:
+        grown = column.new_zeros(self._num_envs, capacity, *column.shape[2:])
+        grown[:, : column.shape[1]] = column
+        return grown
+
+    def append(self, slots: Tensor, columns: dict[str, Tensor]) -> None:
+        """Write one frame for slots (K,): {feature: (K, *shape)}."""
+        if self._packed is None:
+            self._allocate(columns)
+        assert self._packed is not None
+        at = (self._base * self._capacity + self._step).index_select(0, slots)
+        count = slots.shape[0]
+        packed = torch.cat([columns[name].reshape(count, -1) for name in self._layout], dim=1)
+        self._packed.view(self._num_envs * self._capacity, -1).index_copy_(0, at, packed)
+        for name, column in self._other.items():
+            column.view(self._num_envs * self._capacity, *column.shape[2:]).index_copy_(0, at, columns[name])
+        self._step.index_add_(0, slots, torch.ones_like(slots))
+
+    def _allocate(self, columns: dict[str, Tensor]) -> None:
+        width = 0
+        for name, value in columns.items():
+            if value.dtype == torch.float32 and value.ndim <= 2:
+                size = value[0].numel()
+                self._layout[name] = (width, tuple(value.shape[1:]))
+                width += size
+            else:
+                shape = (self._num_envs, self._capacity, *value.shape[1:])
+                self._other[name] = torch.zeros(shape, dtype=value.dtype, device=self._device)
+        self._packed = torch.zeros(self._num_envs, self._capacity, width, dtype=torch.float32, device=self._device)
+
+    def take(self, slot: int, length: int) -> dict[str, Tensor]:
+        """Copy the first `length` frames of a slot to the host: {feature: (length, *shape)}, owning their memory."""
+        if self._packed is None or length == 0:
+            return {}
+        host = self._packed[slot, :length].cpu()
+        columns = {}
+        for name, (start, shape) in self._layout.items():
+            size = torch.Size(shape).numel()
+            columns[name] = host[:, start : start + size].reshape(length, *shape).clone()
+        for name, column in self._other.items():
+            columns[name] = column[slot, :length].to("cpu", copy=True)
+        return columns

@@ -1,0 +1,111 @@
+"""Everything one generation run shares between the env loop and the slots' coroutines."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mimicpipe.pipeline.budget import Budget, BudgetLimits
+from mimicpipe.pipeline.episode import Attempt, Episode, Outcome
+from mimicpipe.pipeline.ledger import EpisodeSink, Ledger, OnOutcome
+from mimicpipe.pipeline.playhead import Playheads
+from mimicpipe.pipeline.protocol import SimEnv
+from mimicpipe.pipeline.queues import ActionQueue, OwnedLock, RequestQueue
+from mimicpipe.pipeline.rollout import RolloutBuffer
+from mimicpipe.pipeline.slots import SlotBoard
+from mimicpipe.pipeline.telemetry import Counters, IdleTimingSelector, StageClock
+from mimicpipe.rng import attempt_seeds
+
+SuccessTerm = Callable[[SimEnv], Tensor]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Rules of a run."""
+
+    seed: int = 0
+    hold_steps: int = 10
+    """Consecutive control steps, up to the episode's last, in which success must hold."""
+    max_episode_steps: int = 600
+    """An attempt that needs more ends with reason "timeout"."""
+    strict: bool = False
+    """Raise an attempt's first exception instead of counting it as a failure."""
+    stall_timeout_s: float = 60.0
+    """Without a step for this long the run fails with a report."""
+    task_description: str = ""
+    """Language instruction; empty is the env's own."""
+
+
+class RunState:
+    """Queues, budget, buffers and counters of one run over one env."""
+
+    def __init__(
+        self,
+        env: SimEnv,
+        limits: BudgetLimits,
+        options: RunOptions,
+        *,
+        sink: EpisodeSink | None = None,
+        failed_sink: EpisodeSink | None = None,
+        on_outcome: OnOutcome = lambda _: None,
+        success_term: SuccessTerm | None = None,
+        lock: OwnedLock | None = None,
+        selector: IdleTimingSelector | None = None,
+    ) -> None:
+        n, device = env.num_envs, env.device
+        self.env = env
+        self.options = options
+        self.clock = StageClock(selector)
+        self.counters = Counters()
+        self.budget = Budget(limits)
+        self.board = SlotBoard(n, device)
+        self.reset_queue = RequestQueue("env_reset_queue", self.board, lock=lock)
+        self.action_queue = ActionQueue(self.board, env.action_dim, env.eef_names, lock=lock)
+        self.ledger = Ledger(self.budget, self.clock, self.counters, sink, failed_sink, on_outcome)
+        self.playheads = Playheads(n, env.eef_names, env.gripper_dim, env.noise_dim, device)
+        self.rollout = RolloutBuffer(n, device) if sink is not None or failed_sink is not None else None
+        self.success_term: SuccessTerm = success_term or (lambda e: e.success())
+        self.attempts: list[Attempt | None] = [None] * n
+        self.was_reset = [False] * n
+        self.start = [0] * n
+        self.initial_state: Tensor | None = None
+        self.hold = torch.zeros(n, dtype=torch.int32, device=device)
+        self.ever = torch.zeros(n, dtype=torch.bool, device=device)
+        self.error_streak = [0] * n
+        self.last_error: BaseException | None = None
+        self.abort_error: BaseException | None = None
+
+    def take(self, slot: int) -> Attempt | None:
+        """Give the slot the next attempt, if one is wanted now."""
+        index = self.budget.take_nowait()
+        if index is None:
+            return None
+        attempt = Attempt(index, int(attempt_seeds(self.options.seed, index)))
+        self.attempts[slot] = attempt
+        self.was_reset[slot] = False
+        self.start[slot] = self.counters.batch_steps
+        return attempt
+
+    def length(self, slot: int) -> int:
+        """Control steps of the slot's current episode."""
+        return self.counters.batch_steps - self.start[slot] if self.was_reset[slot] else 0
+
+    def judge(self, slot: int) -> tuple[bool, str]:
+        """Whether the slot's episode, as it stands now, is a success, and the reason that is written down."""
+        if not self.was_reset[slot]:
+            return False, "not_successful"
+        if int(self.hold[slot]) >= self.options.hold_steps:
+            return True, "success"
+        return False, "success_not_held" if bool(self.ever[slot]) else "not_successful"
+
+    def episode(self, slot: int, outcome: Outcome, metadata: dict[str, Any]) -> Episode | None:
+        """Copy the slot's finished episode to the host; None where nobody records it."""
+        if self.rollout is None or not self.ledger.wants(outcome.success) or outcome.length == 0:
+            return None
+        columns = self.rollout.take(slot, outcome.length)
+        state = self.initial_state
+        initial = state[slot].cpu().clone() if state is not None else torch.zeros(0, dtype=torch.float64)
+        task = self.options.task_description or self.env.task_description
+        return Episode(outcome, columns, task, initial, metadata)

@@ -1,0 +1,83 @@
+"""Which slots act, which think, which are parked: the one counter that tells the env loop when it may step.
+
+A slot *thinks* while its coroutine runs or awaits anything but the two queues; it is *settled* once it has put a
+request or is parked (no attempt to do). The loop steps when no slot thinks. Nothing polls: the last slot to settle wakes
+the loop.
+"""
+
+import asyncio
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor
+
+current_slot: ContextVar[int | None] = ContextVar("current_slot", default=None)
+"""The slot whose coroutine is running; child tasks of a generator inherit it."""
+
+
+class SlotBoard:
+    """States of N slots. Every slot starts thinking (its coroutine is about to run)."""
+
+    def __init__(self, num_envs: int, device: torch.device) -> None:
+        self.num_envs = num_envs
+        self.device = device
+        self._settled = [False] * num_envs
+        self._parked = [False] * num_envs
+        self.thinking = num_envs
+        self.num_parked = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._active_ids: Tensor | None = None
+
+    def settle(self, slot: int) -> None:
+        """The slot has a request in a queue."""
+        if not self._settled[slot]:
+            self._settled[slot] = True
+            self.thinking -= 1
+            if self.thinking == 0 and self._waiter is not None and not self._waiter.done():
+                self._waiter.set_result(None)
+
+    def think(self, slot: int) -> None:
+        """The slot's request was served: its coroutine goes on."""
+        if self._settled[slot]:
+            self._settled[slot] = False
+            self.thinking += 1
+
+    def park(self, slot: int) -> None:
+        """The slot has no attempt to do; it is not stepped and holds nobody up."""
+        if not self._parked[slot]:
+            self._parked[slot] = True
+            self.num_parked += 1
+            self._active_ids = None
+        self.settle(slot)
+
+    def unpark(self, slot: int) -> None:
+        """The slot has an attempt again."""
+        if self._parked[slot]:
+            self._parked[slot] = False
+            self.num_parked -= 1
+            self._active_ids = None
+        self.think(slot)
+
+    def is_parked(self, slot: int) -> bool:
+        """Whether the slot is parked."""
+        return self._parked[slot]
+
+    def is_thinking(self, slot: int) -> bool:
+        """Whether the slot's coroutine is running or awaits something of its own."""
+        return not self._settled[slot]
+
+    def active_ids(self) -> Tensor:
+        """(K,) int64 ascending indices of the slots that are not parked."""
+        if self._active_ids is None:
+            ids = [slot for slot, parked in enumerate(self._parked) if not parked]
+            self._active_ids = torch.tensor(ids, dtype=torch.int64, device=self.device)
+        return self._active_ids
+
+    async def all_settled(self) -> None:
+        """Wait until no slot thinks."""
+        while self.thinking:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None

@@ -1,0 +1,111 @@
+"""Notices that a run has stopped moving, and says who waits for what.
+
+A thread of its own, because a blocking call in a coroutine stops the event loop and everything that runs on it.
+"""
+
+import asyncio
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from mimicpipe.errors import StallError
+from mimicpipe.pipeline.run_state import RunState
+
+_TASKS_NAMED = 12
+"""Tasks listed one by one in a report; the rest are counted."""
+
+
+class Watchdog:
+    """Calls `on_stall(StallError)` once, from its own thread, after `stall_timeout_s` without progress.
+
+    Progress is a batch step, a served request or a settled attempt.
+    """
+
+    def __init__(self, run: RunState, loop: asyncio.AbstractEventLoop, on_stall: Callable[[StallError], None]) -> None:
+        self._run = run
+        self._loop = loop
+        self._loop_thread = threading.get_ident()
+        self._on_stall = on_stall
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="mimicpipe-watchdog", daemon=True)
+
+    def __enter__(self) -> "Watchdog":
+        """Start watching; call in the event loop's thread."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop watching."""
+        self._stop.set()
+        self._thread.join()
+
+    def _progress(self) -> tuple[int, ...]:
+        run = self._run
+        return (run.counters.batch_steps, run.reset_queue.served, run.action_queue.served, run.budget.attempts)
+
+    def _watch(self) -> None:
+        timeout = self._run.options.stall_timeout_s
+        seen = self._progress()
+        while not self._stop.wait(timeout):
+            now = self._progress()
+            if now == seen:
+                self._on_stall(StallError(stall_report(self._run, self._loop, self._loop_thread)))
+                return
+            seen = now
+
+
+def stall_report(run: RunState, loop: asyncio.AbstractEventLoop, loop_thread: int) -> str:
+    """What every task waits for, and the depth of each queue, as text of several lines."""
+    board = run.board
+    lines = [
+        f"no progress for {run.options.stall_timeout_s:g} s at batch step {run.counters.batch_steps}: "
+        f"{board.thinking} of {board.num_envs} slots have no request",
+        f"  queues: env_reset_queue {run.reset_queue.qsize()}, env_action_queue {run.action_queue.qsize()}, "
+        f"episodes waiting for earlier attempts {run.ledger.backlog}",
+    ]
+    blocked = _blocking_frame(loop, loop_thread)
+    if blocked:
+        lines.append(f"  the event loop is blocked: {blocked}")
+    tasks = sorted(_tasks(loop), key=lambda task: task.get_name())
+    waiting = [task for task in tasks if _is_suspect(run, task)]
+    lines.extend(f"  {task.get_name()}: {_awaits(task)}" for task in waiting[:_TASKS_NAMED])
+    if len(waiting) > _TASKS_NAMED:
+        lines.append(f"  and {len(waiting) - _TASKS_NAMED} more tasks")
+    return "\n".join(lines)
+
+
+def _tasks(loop: asyncio.AbstractEventLoop) -> set["asyncio.Task[Any]"]:
+    return asyncio.all_tasks(loop)
+
+
+def _is_suspect(run: RunState, task: "asyncio.Task[Any]") -> bool:
+    """A generator task whose slot has a request is waiting for the others, not holding them up."""
+    name = task.get_name()
+    if not name.startswith("generator["):
+        return True
+    return run.board.is_thinking(int(name[len("generator[") : -1]))
+
+
+def _awaits(task: "asyncio.Task[Any]") -> str:
+    """Where the innermost coroutine of a task stands."""
+    coroutine: Any = task.get_coro()
+    frame: FrameType | None = None
+    while coroutine is not None and getattr(coroutine, "cr_frame", None) is not None:
+        frame = coroutine.cr_frame
+        coroutine = coroutine.cr_await
+    if frame is None:
+        return "finished"
+    return f"awaits in {frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})"
+
+
+def _blocking_frame(loop: asyncio.AbstractEventLoop, loop_thread: int) -> str | None:
+    """The function that keeps the event loop from running, and the task that called it; None if the loop is idle."""
+    running = asyncio.current_task(loop)
+    frame = sys._current_frames().get(loop_thread)
+    if running is None or frame is None:
+        return None
+    innermost = traceback.extract_stack(frame)[-1]
+    return f"task {running.get_name()} runs {innermost.name} ({innermost.filename}:{innermost.lineno})"
