@@ -120,7 +120,8 @@ def axis_angle_from_quat(quat: Tensor) -> Tensor:
     """Axis-angle vector (..., 3), radians, norm in [0, pi], from a unit wxyz quaternion (..., 4)."""
     quat = torch.where(quat[..., :1] < 0, -quat, quat)
     sin_half = vector_norm(quat[..., 1:])
-    angle = 2.0 * torch.atan2(sin_half, quat[..., :1].contiguous())
+    # tan(a/4) = sin(a/2) / (1 + cos(a/2)). Not atan2: torch's rounds the last few elements of a batch differently.
+    angle = 4.0 * torch.atan(sin_half / (1.0 + quat[..., :1]))
     # sin(a/2)/a -> 1/2: below the threshold the quotient is 2 to float precision.
     scale = torch.where(sin_half > 1e-7, angle / sin_half.clamp_min(_EPS), torch.full_like(angle, 2.0))
     return quat[..., 1:] * scale

@@ -46,28 +46,29 @@ def attempt_seeds(seed: int, attempts: npt.ArrayLike) -> Seeds:
     Returns:
         int64 seeds in [0, 2**63), same shape: the keys of every other function here, also written to attempts.jsonl.
     """
-    base = _mix(np.asarray([seed], dtype=np.uint64) * _GAMMA + _MIX_2)
+    base = _mix(np.asarray([seed], dtype=np.uint64) * _GAMMA + _MIX_2)[0]
     with np.errstate(over="ignore"):  # numpy warns of wrap-around for 0-d input only
         keys = _mix(base + (np.asarray(attempts, dtype=np.uint64) + np.uint64(1)) * _GAMMA)
     return (keys >> np.uint64(1)).astype(np.int64)
 
 
-def _bits(seeds: npt.ArrayLike, stream: int, count: int, offset: int) -> _U64:
-    """(K, count) hashed 64-bit words at positions offset .. offset + count of each seed's stream."""
+def _bits(seeds: npt.ArrayLike, stream: int, count: int, offset: npt.ArrayLike) -> _U64:
+    """(K, count) hashed 64-bit words at positions offset .. offset + count of each seed's stream; offset () or (K,)."""
     salt = np.asarray([stream], dtype=np.uint64) * _MIX_1
     base = _mix(np.asarray(seeds).astype(np.uint64) * _GAMMA + salt)
-    counters = np.arange(offset + 1, offset + count + 1, dtype=np.uint64) * _GAMMA
+    first = np.asarray(offset).astype(np.uint64)[..., None]
+    counters = (first + np.arange(1, count + 1, dtype=np.uint64)) * _GAMMA
     return _mix(base[..., None] + counters)
 
 
-def uniforms(seeds: npt.ArrayLike, stream: int, count: int, offset: int = 0) -> npt.NDArray[np.float64]:
+def uniforms(seeds: npt.ArrayLike, stream: int, count: int, offset: npt.ArrayLike = 0) -> npt.NDArray[np.float64]:
     """(K, count) float64 uniforms in [0, 1) with 53 bits.
 
     Args:
         seeds: (K,) seeds from `attempt_seeds`.
         stream: a `Stream`.
         count: values per seed.
-        offset: position of the first value in the stream (disjoint ranges are independent).
+        offset: position of the first value in the stream, one for all or (K,) (disjoint ranges are independent).
     """
     return (_bits(seeds, stream, count, offset) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
@@ -78,15 +79,16 @@ def integers(seeds: npt.ArrayLike, stream: int, count: int, low: int, high: int,
     return low + np.minimum((uniforms(seeds, stream, count, offset) * span).astype(np.int64), span - 1)
 
 
-def normals(seeds: npt.ArrayLike, stream: int, count: int, offset: int = 0) -> npt.NDArray[np.float32]:
+def normals(seeds: npt.ArrayLike, stream: int, count: int, offset: npt.ArrayLike = 0) -> npt.NDArray[np.float32]:
     """(K, count) standard normals, float32, by Box and Muller's transform (1958); two per 64-bit word.
 
-    `offset` counts values and must be even, so that a range does not split a pair.
+    `offset`, one for all or (K,), counts values and must be even, so that a range does not split a pair.
     """
-    if offset % 2:
+    first = np.asarray(offset)
+    if np.any(first % 2):
         raise ValueError(f"offset must be even, got {offset}")
     pairs = (count + 1) // 2
-    bits = _bits(seeds, stream, pairs, offset // 2)
+    bits = _bits(seeds, stream, pairs, first // 2)
     # u1 in (0, 1]: log must not see zero.
     u1 = ((bits >> np.uint64(40)).astype(np.float32) + np.float32(1.0)) * np.float32(2.0**-24)
     u2 = (bits & np.uint64(0xFFFFFF)).astype(np.float32) * np.float32(2.0**-24)
