@@ -1,1 +1,1 @@
-
+"""Where source demos come from."""

@@ -1,0 +1,169 @@
+"""Writes source demos in Isaac Lab Mimic's HDF5 layout (see `hdf5_layout`), for Isaac Lab and `pools.hdf5` to read.
+
+The bytes are a function of the demos and of the HDF5 and zlib versions: no time stamps, no addresses, no file names.
+HDF5 1.10's object format checksums the metadata, and Fletcher-32 the chunks, so damage is noticed by whoever reads.
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+from torch import Tensor
+
+from mimicpipe.datagen.checks import check_finite, check_info, check_rotations, check_shapes, require_finite
+from mimicpipe.datagen.datagen_info import SourceDemo
+from mimicpipe.errors import SourceDemoError
+from mimicpipe.pools.hdf5_layout import STATE_KEY
+from mimicpipe.pools.names import show
+
+_LIBVER = ("v110", "v110")
+_CHUNK_BYTES = 2**20
+_COMPRESSION_LEVEL = 9
+
+
+def write_demos(
+    path: str | Path,
+    demos: Sequence[SourceDemo],
+    env_args: Mapping[str, Any],
+    *,
+    seeds: Sequence[int] | None = None,
+) -> None:
+    """Write demos as data/demo_0, demo_1, ... in one atomic step; an existing file is replaced.
+
+    Poses, actions and gripper actions are stored as float32, signals as bool, the initial state as float64.
+
+    Args:
+        path: the file; missing folders are made.
+        demos: in the order they are numbered; at least one.
+        env_args: attribute `env_args`, JSON; robomimic expects env_name, type and env_kwargs.
+        seeds: attribute `seed` of each demo.
+
+    Raises:
+        SourceDemoError: a demo that `read_demos` would refuse; nothing is written then.
+        OSError: the file cannot be written; an existing one is left as it was.
+    """
+    path = Path(path)
+    if not demos:
+        raise SourceDemoError(f"{path}: no demos to write")
+    if seeds is not None and len(seeds) != len(demos):
+        raise ValueError(f"{len(seeds)} seeds for {len(demos)} demos")
+    for demo in demos:
+        _check(demo, f"{path}: {show(demo.name)}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _replacing(path) as temporary, h5py.File(temporary, "x", libver=_LIBVER) as file:
+        data = file.create_group("data")
+        _set_text(data, "env_args", json.dumps(dict(env_args), sort_keys=True))
+        data.attrs["total"] = np.int64(sum(demo.actions.shape[0] for demo in demos))
+        for i, demo in enumerate(demos):
+            group = data.create_group(f"demo_{i}")
+            if seeds is not None:
+                group.attrs["seed"] = np.int64(seeds[i])
+            _write_demo(group, demo)
+
+
+def _write_demo(group: h5py.Group, demo: SourceDemo) -> None:
+    group.attrs["num_samples"] = np.int64(demo.actions.shape[0])
+    group.attrs["success"] = np.bool_(demo.success)
+    _write(group, "actions", demo.actions, torch.float32)
+    for name, values in demo.observations.items():
+        _write(group, f"obs/{name}", values, values.dtype)
+    info = demo.info
+    for key, arrays in (
+        ("eef_pose", info.eef_pose),
+        ("object_pose", info.object_poses),
+        ("target_eef_pose", info.target_eef_pose),
+        ("gripper_action", info.gripper_action),
+    ):
+        for name, values in arrays.items():
+            _write(group, f"obs/datagen_info/{key}/{name}", values, torch.float32)
+    for key, arrays in (
+        ("subtask_term_signals", info.subtask_term_signals),
+        ("subtask_start_signals", info.subtask_start_signals),
+    ):
+        for name, values in arrays.items():
+            _write(group, f"obs/datagen_info/{key}/{name}", values, torch.bool)
+    if demo.initial_state is not None:
+        _write(group, STATE_KEY, demo.initial_state, torch.float64)
+
+
+def _write(group: h5py.Group, key: str, values: Tensor, dtype: torch.dtype) -> None:
+    array = np.ascontiguousarray(values.detach().to("cpu", dtype).numpy())
+    row_bytes = max(1, array.nbytes // array.shape[0])
+    rows = min(array.shape[0], max(1, _CHUNK_BYTES // row_bytes))
+    group.create_dataset(
+        key,
+        data=array,
+        chunks=(rows, *array.shape[1:]),
+        compression="gzip",
+        compression_opts=_COMPRESSION_LEVEL,
+        shuffle=True,
+        fletcher32=True,
+        track_times=False,
+    )
+
+
+def _set_text(group: h5py.Group, name: str, text: str) -> None:
+    # Fixed length: the heap that holds strings of variable length has no checksum.
+    encoded = text.encode()
+    group.attrs.create(name, np.bytes_(encoded), dtype=h5py.string_dtype("utf-8", len(encoded)))
+
+
+def _check(demo: SourceDemo, where: str) -> None:
+    if demo.success:
+        check_info(demo.info, where)
+    else:  # a failed demo may well lack a signal
+        check_shapes(demo.info, where)
+        check_finite(demo.info, where)
+        check_rotations(demo.info, where)
+    length = demo.info.length
+    if demo.actions.ndim != 2 or demo.actions.shape[0] != length or demo.actions.shape[1] == 0:
+        raise SourceDemoError(f"{where}: actions: shape {tuple(demo.actions.shape)}, expected ({length}, A) with A > 0")
+    require_finite(demo.actions, f"{where}: actions")
+    for eefs, key in ((demo.info.target_eef_pose, "target_eef_pose"), (demo.info.gripper_action, "gripper_action")):
+        if eefs.keys() != demo.info.eef_pose.keys():
+            raise SourceDemoError(f"{where}: {key}: has {list(eefs)}, eef_pose has {list(demo.info.eef_pose)}")
+    for name, values in demo.observations.items():
+        if values.shape[:1] != (length,):
+            raise SourceDemoError(f"{where}: obs/{name}: shape {tuple(values.shape)}, expected ({length}, ...)")
+    state = demo.initial_state
+    if state is not None and (state.ndim != 1 or state.shape[0] == 0 or not bool(torch.isfinite(state).all())):
+        raise SourceDemoError(f"{where}: initial_state: expected (S,) finite numbers, got shape {tuple(state.shape)}")
+    _check_names(demo, where)
+
+
+def _check_names(demo: SourceDemo, where: str) -> None:
+    info = demo.info
+    names = [*info.eef_pose, *info.object_poses, *info.subtask_term_signals, *info.subtask_start_signals]
+    for name in [*names, *demo.observations]:
+        if not name or "/" in name or "\0" in name or name == ".":
+            raise SourceDemoError(f"{where}: {show(name)!r} cannot be a key in HDF5; use a name without '/'")
+    if "datagen_info" in demo.observations:
+        raise SourceDemoError(f"{where}: obs/datagen_info: the layout's own key; give the observation another name")
+
+
+@contextmanager
+def _replacing(path: Path) -> Generator[Path]:
+    """A temporary path beside `path` that takes its place once the block has ended well, and is removed otherwise."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        yield temporary
+        _sync(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
