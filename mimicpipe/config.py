@@ -1,0 +1,303 @@
+"""What a run may be configured with: a dataclass for every group, and the check that turns a composed config into one.
+
+Nothing heavy is imported here, so that a wrong value is refused at once. A group's node is checked against the schema
+of its `_target_`. A class of your own (see `allowed_targets`) is checked against its group's base schema; other keys in
+its YAML are passed to its constructor.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any, cast
+
+from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+from mimicpipe.errors import ConfigError
+from mimicpipe.schema import conform, first_line, show, suggest, value_at
+
+# The functional form because "raise" is a keyword; OmegaConf reads an Enum by its members' names.
+Control = StrEnum("Control", ["ik_rel", "ik_abs"])
+Camera = StrEnum("Camera", ["front", "wrist"])
+OnError = StrEnum("OnError", ["raise", "skip"])
+WandbMode = StrEnum("WandbMode", ["offline", "online", "disabled"])
+Selection = StrEnum("Selection", ["random", "nearest_neighbor_object", "nearest_neighbor_robot_distance"])
+
+
+def _at_least(low: float, default: Any = MISSING) -> Any:
+    return field(default=default, metadata={"min": low})
+
+
+def _above(low: float, default: Any = MISSING) -> Any:
+    return field(default=default, metadata={"above": low})
+
+
+@dataclass
+class Component:
+    """A node that an object is built from."""
+
+    _target_: str = MISSING
+    _convert_: str = "all"
+
+
+@dataclass
+class SubtaskConfig:
+    """One subtask of one end effector; the fields are those of `mimicpipe.datagen.subtask.SubTaskConfig`."""
+
+    object_ref: str | None = None
+    subtask_term_signal: str | None = None
+    selection_strategy: Selection = Selection["random"]
+    selection_strategy_kwargs: dict[str, Any] = field(default_factory=dict)
+    first_subtask_start_offset_range: list[int] = field(default_factory=lambda: [0, 0], metadata={"interval": True})
+    subtask_term_offset_range: list[int] = field(default_factory=lambda: [0, 0], metadata={"interval": True})
+    action_noise: float = _at_least(0, 0.03)
+    num_interpolation_steps: int = _at_least(0, 5)
+    num_fixed_steps: int = _at_least(0, 0)
+    apply_noise_during_interpolation: bool = False
+    description: str = ""
+    next_subtask_description: str = ""
+
+
+@dataclass
+class DatagenConfig:
+    """How segments are chosen and joined; the names are Isaac Lab's without `generation_`."""
+
+    select_src_per_subtask: bool = True
+    select_src_per_arm: bool = False
+    transform_first_robot_pose: bool = False
+    interpolate_from_last_target_pose: bool = True
+
+
+@dataclass
+class TaskConfig(Component):
+    """`task`: the keys from `name` on belong to the run, the others go to the task's constructor."""
+
+    variant: str = MISSING
+    name: str = MISSING
+    variants: list[str] = field(default_factory=list)
+    hold_steps: int = _at_least(1, 10)
+    max_episode_steps: int = _at_least(1, 600)
+    subtasks: dict[str, list[SubtaskConfig]] = field(default_factory=dict)
+    datagen: DatagenConfig = field(default_factory=DatagenConfig)
+
+
+@dataclass
+class EnvConfig(Component):
+    """`env`: what every env has."""
+
+    num_envs: int = _at_least(1)
+    device: str = "cpu"
+
+
+@dataclass
+class MujocoEnvConfig(EnvConfig):
+    """`env=mujoco`."""
+
+    cameras: list[Camera] = field(default_factory=list)
+    image_size: list[int] = field(default_factory=lambda: [128, 128], metadata={"length": 2, "min": 1})
+    control: Control = Control["ik_rel"]
+    threads: int | None = _at_least(1, None)
+
+
+@dataclass
+class KinematicEnvConfig(EnvConfig):
+    """`env=kinematic`."""
+
+    lag: float = field(default=0.0, metadata={"min": 0, "below": 1})
+    control: Control = Control["ik_rel"]
+    cameras: list[str] = field(default_factory=list, metadata={"length": 0})
+
+
+@dataclass
+class PoolConfig(Component):
+    """`pool`: what every pool has."""
+
+    max_demos: int | None = _at_least(1, None)
+    on_error: OnError = OnError["raise"]
+
+
+@dataclass
+class Hdf5PoolConfig(PoolConfig):
+    """`pool=hdf5`."""
+
+    path: str | None = None
+    demo_keys: list[str] | None = None
+
+
+@dataclass
+class ScriptedPoolConfig(PoolConfig):
+    """`pool=scripted`."""
+
+    num_demos: int = _at_least(1, 10)
+    seed: int = _at_least(0, 0)
+
+
+@dataclass
+class RecorderConfig(Component):
+    """`recorder`: what every recorder has."""
+
+    save_failed: bool = False
+
+
+@dataclass
+class AsyncRecorderConfig(RecorderConfig):
+    """`recorder=async`."""
+
+    async_queue_maxsize: int = _at_least(0, 0)
+    max_queue_bytes: int | None = _at_least(1, None)
+
+
+@dataclass
+class TrackerConfig:
+    """`tracker`; without a `_target_` metrics.jsonl is the only sink."""
+
+    _target_: str | None = None
+    _convert_: str = "all"
+
+
+@dataclass
+class WandbTrackerConfig(TrackerConfig):
+    """`tracker=wandb`."""
+
+    mode: WandbMode = WandbMode["offline"]
+    project: str = "mimicpipe"
+    entity: str | None = None
+    group: str | None = None
+    job_type: str | None = None
+    name: str | None = None
+    tags: list[str] = field(default_factory=list)
+
+
+@dataclass
+class DatasetConfig:
+    """`dataset`: where the dataset goes."""
+
+    root: str = MISSING
+    repo_id: str = MISSING
+    use_videos: bool = True
+    overwrite: bool = False
+
+
+@dataclass
+class RunConfig:
+    """A checked, fully resolved config. Groups are plain dicts: `_target_` and the keyword arguments of the class."""
+
+    task: dict[str, Any] = field(default_factory=dict)
+    env: dict[str, Any] = field(default_factory=dict)
+    generator: dict[str, Any] = field(default_factory=dict)
+    pool: dict[str, Any] = field(default_factory=dict)
+    recorder: dict[str, Any] = field(default_factory=dict)
+    tracker: dict[str, Any] = field(default_factory=dict)
+    dataset: DatasetConfig = field(default_factory=DatasetConfig)
+    num_demos: int = _at_least(1, 100)
+    max_attempts: int | None = _at_least(1, None)
+    max_failures: int | None = _at_least(1, None)
+    seed: int = field(default=0, metadata={"min": 0, "max": 2**63 - 1})
+    strict: bool = False
+    stall_timeout_s: float = _above(0, 60.0)
+    allowed_targets: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain containers."""
+        return asdict(self)
+
+    def hash(self) -> str:
+        """SHA-256 over everything but where the dataset lies, so equal commands have equal hashes."""
+        plain = self.to_dict()
+        del plain["dataset"]["root"]
+        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+GROUPS: dict[str, type] = {
+    "task": TaskConfig,
+    "env": EnvConfig,
+    "generator": Component,
+    "pool": PoolConfig,
+    "recorder": RecorderConfig,
+    "tracker": TrackerConfig,
+}
+"""Base schema of each group."""
+
+SCHEMAS: dict[str | None, type] = {
+    "mimicpipe.envs.tasks.pick.PickTask": TaskConfig,
+    "mimicpipe.envs.tasks.stack.StackTask": TaskConfig,
+    "mimicpipe.envs.mujoco.env.MujocoEnv": MujocoEnvConfig,
+    "mimicpipe.envs.kinematic.KinematicEnv": KinematicEnvConfig,
+    "mimicpipe.datagen.generator.DataGenerator": Component,
+    "mimicpipe.pools.hdf5.Hdf5Pool": Hdf5PoolConfig,
+    "mimicpipe.pools.scripted.ScriptedPool": ScriptedPoolConfig,
+    "mimicpipe.recorders.lerobot.LeRobotRecorder": RecorderConfig,
+    "mimicpipe.recorders.async_lerobot.AsyncLeRobotRecorder": AsyncRecorderConfig,
+    "mimicpipe.recorders.none.NullRecorder": RecorderConfig,
+    "mimicpipe.trackers.wandb.WandbTracker": WandbTrackerConfig,
+    "mimicpipe.trackers.tensorboard.TensorboardTracker": TrackerConfig,
+    None: TrackerConfig,
+}
+"""Complete schema of each class that comes with mimicpipe; one of your own needs none."""
+
+TASK_RUN_KEYS = tuple(f.name for f in fields(TaskConfig) if f.name not in ("_target_", "_convert_", "variant"))
+"""Keys of `task` that are for the run, not for the task's constructor."""
+
+
+def check(cfg: DictConfig) -> RunConfig:
+    """Check a composed config.
+
+    Args:
+        cfg: the job's config, without Hydra's own node; `${hydra:...}` must be resolvable.
+
+    Raises:
+        ConfigError: one line with the key, the value given and what is valid.
+    """
+    plain = _resolved(cfg)
+    allowed = plain.get("allowed_targets")
+    for group, base in GROUPS.items():
+        node = plain.get(group)
+        if not isinstance(node, dict):
+            raise ConfigError(f"{group}={show(node)}: a run needs one; choose it with {group}=<option>")
+        _check_targets(group, node, allowed if isinstance(allowed, list) else [])
+        schema = SCHEMAS.get(node.get("_target_"))
+        known = schema is not None and issubclass(schema, base)
+        plain[group] = conform(schema if schema is not None and known else base, node, group, closed=known)
+    run = conform(RunConfig, plain)
+    _check_task(run["task"])
+    run["dataset"] = DatasetConfig(**run["dataset"])
+    return RunConfig(**run)
+
+
+def is_allowed(path: str, allowed: Iterable[str]) -> bool:
+    """Whether a class or module path lies in mimicpipe or in one of the allowed packages, modules or classes."""
+    return any(path == a or path.startswith(f"{a}.") for a in ("mimicpipe", *allowed))
+
+
+def _resolved(cfg: DictConfig) -> dict[str, Any]:
+    try:
+        plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    except MissingMandatoryValue as error:
+        raise ConfigError(f"{error.full_key}=???: a value is required; give it with {error.full_key}=...") from None
+    except OmegaConfBaseException as error:
+        given = OmegaConf.to_container(cfg, resolve=False)
+        raise ConfigError(f"{error.full_key}={show(value_at(given, error.full_key))}: {first_line(error)}") from None
+    return cast(dict[str, Any], plain)
+
+
+def _check_targets(path: str, node: Any, allowed: Sequence[str]) -> None:
+    children: Iterable[tuple[str, Any]] = ()
+    if isinstance(node, dict):
+        target = node.get("_target_")
+        if target is not None and not (isinstance(target, str) and is_allowed(target, allowed)):
+            raise ConfigError(
+                f"{path}._target_={show(target)}: only classes of {', '.join(('mimicpipe', *map(str, allowed)))} are "
+                "built; add its package to allowed_targets if you trust it"
+            )
+        children = ((f"{path}.{k}", v) for k, v in node.items())
+    elif isinstance(node, list):
+        children = ((f"{path}[{i}]", v) for i, v in enumerate(node))
+    for child_path, child in children:
+        _check_targets(child_path, child, allowed)
+
+
+def _check_task(task: dict[str, Any]) -> None:
+    if task["variants"] and task["variant"] not in task["variants"]:
+        raise ConfigError(f"task.variant={task['variant']}: {suggest(task['variant'], task['variants'])}")

@@ -1,0 +1,120 @@
+"""What a checked config asks of this machine: a device, readable source demos, a place for the dataset."""
+
+import ctypes
+import os
+import re
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from mimicpipe.config import RunConfig
+from mimicpipe.errors import ConfigError
+
+NULL_RECORDER = "mimicpipe.recorders.none.NullRecorder"
+BUNDLED_DEMOS = Path(__file__).parent / "assets" / "source_demos"
+
+
+def check_machine(config: RunConfig) -> None:
+    """Check device and source demos.
+
+    Raises:
+        ConfigError: names the key, the value and what there is.
+    """
+    _check_device(config.env["device"])
+    path = source_demos_path(config)
+    if path is not None and not path.is_file():
+        raise ConfigError(f"pool.path={path}: {'not a file' if path.exists() else 'no such file'}")
+
+
+def check_paths(jobs: Iterable[tuple[RunConfig, Path]]) -> None:
+    """Check that every job, given with its output folder, can write its dataset, and no two the same one.
+
+    Raises:
+        ConfigError: a folder that cannot be made, a dataset that exists, or a clash within a sweep.
+    """
+    seen: set[Path] = set()
+    jobs = list(jobs)
+    for config, output_dir in jobs:
+        places = {"hydra.run.dir" if len(jobs) == 1 else "hydra.sweep.dir": output_dir}
+        if config.recorder["_target_"] != NULL_RECORDER:
+            places["dataset.root"] = check_dataset_root(config)
+        for key, path in places.items():
+            if path in seen:
+                raise ConfigError(
+                    f"{key}={path}: two jobs of the sweep would write here; put ${{hydra:job.num}} into it"
+                )
+            seen.add(path)
+            _check_writable(key, path)
+
+
+def check_dataset_root(config: RunConfig) -> Path:
+    """The dataset's absolute root, which does not exist or may be replaced.
+
+    Raises:
+        ConfigError: it exists and `dataset.overwrite` is off, or it exists and is no dataset.
+    """
+    root = Path(config.dataset.root).expanduser().absolute()
+    if not os.path.lexists(root):
+        return root
+    if not config.dataset.overwrite:
+        raise ConfigError(
+            f"dataset.root={root}: exists; choose another, or replace the dataset with dataset.overwrite=true"
+        )
+    if not root.is_dir() or (any(root.iterdir()) and not (root / "meta" / "info.json").is_file()):
+        raise ConfigError(f"dataset.root={root}: exists and is no LeRobot dataset (no meta/info.json), so it stays")
+    return root
+
+
+def source_demos_path(config: RunConfig) -> Path | None:
+    """File of source demos, where the pool reads one: `pool.path`, or the demos that come with the task."""
+    if "path" not in config.pool:
+        return None
+    if config.pool["path"] is not None:
+        return Path(config.pool["path"]).expanduser()
+    bundled = BUNDLED_DEMOS / f"{config.task['name']}.hdf5"
+    if not bundled.is_file():
+        known = ", ".join(sorted(p.stem for p in BUNDLED_DEMOS.glob("*.hdf5"))) or "none"
+        raise ConfigError(
+            f"pool.path=null: no source demos come with task {config.task['name']} (there are some for: {known}); "
+            "give a file with pool.path=..."
+        )
+    return bundled
+
+
+def cuda_device_count() -> int | None:
+    """Number of CUDA devices by the driver's own word, without importing torch; None where there is no driver."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    count = ctypes.c_int()
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return None
+    return count.value
+
+
+def _check_device(device: str) -> None:
+    if device == "cpu":
+        return
+    match = re.fullmatch(r"cuda(?::(\d+))?", device)
+    if not match:
+        raise ConfigError(f"env.device={device}: expected cpu, cuda or cuda:N")
+    count = cuda_device_count()
+    if not count:
+        why = "no NVIDIA driver is installed" if count is None else "the driver sees no GPU"
+        raise ConfigError(f"env.device={device}: no CUDA on this machine ({why}); valid: cpu")
+    if int(match[1] or 0) >= count:
+        raise ConfigError(f"env.device={device}: valid: cpu, {', '.join(f'cuda:{i}' for i in range(count))}")
+
+
+def _check_writable(key: str, path: Path) -> None:
+    """Make and remove a folder in the nearest folder that exists: the only test that every file system answers."""
+    parent = path.parent if path.exists() else path
+    while not os.path.lexists(parent):
+        parent = parent.parent
+    if not parent.is_dir():
+        raise ConfigError(f"{key}={path}: {parent} is not a folder")
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".mimicpipe-", dir=parent))
+    except OSError as error:
+        raise ConfigError(f"{key}={path}: cannot be made in {parent} ({error.strerror}); choose another") from None

@@ -1,0 +1,47 @@
+"""Generate a dataset of demonstrations: compose a run from the groups in conf/, check it, build it, run it.
+
+    python run.py task=pick recorder=async
+    python run.py -m env.num_envs=1,4,16 recorder=sync,async num_demos=8
+
+Exit code: 0 done, 1 failed, 2 the command line cannot be run as it stands, 130 / 143 ended by SIGINT / SIGTERM.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import hydra
+from omegaconf import DictConfig
+
+from mimicpipe.cli import check_command_line
+from mimicpipe.errors import ConfigError
+from mimicpipe.runner import JobFailedError, run_job
+
+CONFIG_DIR = Path(__file__).resolve().parent / "conf"
+
+
+@hydra.main(version_base="1.3", config_path=str(CONFIG_DIR), config_name="config")
+def job(cfg: DictConfig) -> None:
+    """One job of the command line, in its own output folder."""
+    run_job(cfg)
+
+
+def main() -> int:
+    """Run the command line; returns the exit code."""
+    try:
+        check_command_line(sys.argv[1:], CONFIG_DIR)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # let exceptions come out of Hydra instead of its own report and exit
+    try:
+        job()
+    except JobFailedError as error:
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
