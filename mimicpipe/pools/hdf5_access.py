@@ -93,14 +93,14 @@ def child(group: h5py.Group, name: str, where: str) -> Node | None:
         elif kind != h5l.TYPE_HARD:
             raise SourceDemoError(f"{where}: a link out of the file, which is never followed; copy the data into it")
         with guarded(where):
-            node = node[part] if part != "." else node
+            node = node[_encode(part)] if part != "." else node
     return node
 
 
 def child_names(group: h5py.Group, where: str) -> list[str]:
     """Names of everything in a group, without opening any of it."""
     with guarded(where):
-        return list(group)
+        return [n if isinstance(n, str) else n.decode("utf-8", "surrogateescape") for n in group]
 
 
 def read_array(dataset: h5py.Dataset, where: str) -> npt.NDArray[np.generic]:
@@ -139,12 +139,16 @@ def read_number(node: Node, name: str, where: str) -> float | None:
 
 def _link(group: h5py.Group, name: str) -> tuple[int | None, str]:
     """Kind of a link and, of a soft one, its target; asks about the link only, never what it leads to."""
-    key = name.encode("utf-8", "surrogateescape")
-    links = group.id.links
+    key, links = _encode(name), group.id.links
     if not links.exists(key):
         return None, ""
     kind = links.get_info(key).type
     return kind, links.get_val(key).decode("utf-8", "surrogateescape") if kind == h5l.TYPE_SOFT else ""
+
+
+def _encode(name: str) -> bytes:
+    # A damaged file may hold names that are no text; they come and go as bytes.
+    return name.encode("utf-8", "surrogateescape")
 
 
 def _require_regular_file(path: Path) -> None:
