@@ -1,143 +1,67 @@
-"""Source demos from HDF5 files; the layouts that are understood stand in `hdf5_layout`."""
+"""`pool=hdf5`: source demos from files in Isaac Lab Mimic's or MimicGen's HDF5 layout."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
-
-import h5py
 
 from mimicpipe.datagen.datagen_info import SourceDemo
-from mimicpipe.errors import SourceDemoError
-from mimicpipe.pools.hdf5_access import child, child_names, open_hdf5
-from mimicpipe.pools.hdf5_layout import GripperFromActions, Needs, read_demo
-from mimicpipe.pools.names import listing, natural_key, show
+from mimicpipe.datagen.subtask import SubtaskConfigs
+from mimicpipe.envs.base import MimicEnv
+from mimicpipe.pools.base import OnError, ReadResult
+from mimicpipe.pools.hdf5_file import list_demos, read_demos
+from mimicpipe.pools.hdf5_layout import Needs
+from mimicpipe.pools.loading import load_demos, load_needed
 
-OnError = Literal["raise", "skip"]
-
-
-@dataclass(slots=True)
-class ReadResult:
-    """Demos in natural order of their names, and what was left out."""
-
-    demos: list[SourceDemo] = field(default_factory=list)
-    skipped: list[tuple[str, str]] = field(default_factory=list)
-    """(demo, reason), with on_error="skip" only."""
+__all__ = ["Hdf5Pool", "OnError", "ReadResult", "demo_reader", "list_demos", "load_demos", "needs_of", "read_demos"]
 
 
-def read_demos(
-    path: str | Path,
-    *,
-    eef_names: Sequence[str] | None,
-    object_names: Sequence[str] | None,
-    signal_names: Sequence[str] | None,
-    gripper_from_actions: GripperFromActions | None,
-    start_signal_names: Sequence[str] | None = (),
-    action_dim: int | None = None,
-    demo_keys: Sequence[str] | None = None,
-    max_demos: int | None = None,
-    on_error: OnError = "raise",
-    observations: bool = False,
-    failed: bool = False,
-) -> ReadResult:
-    """Read and check the demos of one file. Poses stay in the frame they were recorded in: the env's own, metres.
+class Hdf5Pool:
+    """Source demos from a file, or from the files of a folder.
 
     Args:
-        path: the file.
-        eef_names, object_names, signal_names, start_signal_names: what the task needs, see `Needs`.
-        gripper_from_actions, action_dim, observations, failed: likewise.
-        demo_keys: demos to read, e.g. ["demo_0", "demo_4"]; None is all. They come in natural order (demo_2 before
-            demo_10) whatever their order here.
-        max_demos: stop after this many usable demos.
-        on_error: "raise" stops at the first bad demo; "skip" leaves it out and notes it in `skipped`.
-
-    Raises:
-        SourceDemoError: the file cannot be used, or no demo is left: one line with file, demo, key and remedy.
+        path: a file or a folder.
+        demo_keys: demos to take; None is all.
+        max_demos: take at most this many; None is all.
+        on_error: "raise" or "skip" a demo that cannot be used.
     """
-    needs = Needs(
-        eef_names=eef_names,
-        object_names=object_names,
-        signal_names=signal_names,
-        start_signal_names=start_signal_names,
-        gripper_from_actions=gripper_from_actions,
-        action_dim=action_dim,
-        observations=observations,
-        failed=failed,
-    )
-    return read_file(Path(path), needs, demo_keys=demo_keys, max_demos=max_demos, on_error=on_error)
 
+    def __init__(
+        self,
+        path: str | Path,
+        demo_keys: Sequence[str] | None = None,
+        max_demos: int | None = None,
+        on_error: OnError = "raise",
+    ) -> None:
+        self.path = Path(path).expanduser()
+        self.demo_keys = demo_keys
+        self.max_demos = max_demos
+        self.on_error: OnError = on_error
 
-def read_file(
-    path: Path,
-    needs: Needs,
-    *,
-    demo_keys: Sequence[str] | None = None,
-    max_demos: int | None = None,
-    on_error: OnError = "raise",
-) -> ReadResult:
-    """As `read_demos`, with what the task needs as one object."""
-    if max_demos is not None and max_demos < 1:
-        raise SourceDemoError(f"{path}: max_demos is {max_demos}; ask for at least 1, or null for all")
-    result = ReadResult()
-    with open_hdf5(path) as file:
-        data = _data_group(file, path)
-        for name in _select(demo_names(data, path), demo_keys, path):
-            where = f"{path}: {show(name)}"
-            try:
-                demo = read_demo(data, name, where, needs)
-                if result.demos:
-                    check_same_widths(result.demos[0], demo, where)
-            except SourceDemoError as error:
-                if on_error == "raise":
-                    raise
-                result.skipped.append((name, str(error)))
-                continue
-            result.demos.append(demo)
-            if len(result.demos) == max_demos:
-                break
-    if not result.demos:
-        raise SourceDemoError(
-            f"{path}: no usable demo, {len(result.skipped)} skipped; the first: {result.skipped[0][1]}"
+    def load(self, env: MimicEnv, subtask_configs: SubtaskConfigs) -> ReadResult:
+        """Demos with everything that the env and the subtasks need; see `pools.base.DemoSource`."""
+        return load_needed(
+            self.path,
+            needs_of(env, subtask_configs),
+            demo_keys=self.demo_keys,
+            max_demos=self.max_demos,
+            on_error=self.on_error,
         )
-    return result
 
 
-def check_same_widths(first: SourceDemo, demo: SourceDemo, where: str) -> None:
-    """Actions and gripper actions of a demo are as wide as those of the first one."""
-    pairs = [("actions", demo.actions, first.actions)]
-    for eef, gripper in demo.info.gripper_action.items():
-        pairs.append((f"gripper_action/{eef}", gripper, first.info.gripper_action.get(eef, gripper)))
-    for key, mine, theirs in pairs:
-        if mine.shape[1] != theirs.shape[1]:
-            raise SourceDemoError(
-                f"{where}: {key}: {mine.shape[1]} columns, {show(first.name)} has {theirs.shape[1]}; "
-                "use demos of one robot and one control mode"
-            )
+def demo_reader(env: MimicEnv, subtask_configs: SubtaskConfigs) -> Callable[[Path], list[SourceDemo]]:
+    """The `reader` of a `DataGenInfoPool`: reads every demo of a file, and raises at the first bad one."""
+    needs = needs_of(env, subtask_configs)
+    return lambda path: load_needed(path, needs).demos
 
 
-def demo_names(data: h5py.Group, path: Path) -> list[str]:
-    """Names of the demos under `data`, in natural order; at least one."""
-    names = sorted(child_names(data, f"{path}: data"), key=natural_key)
-    if not names:
-        raise SourceDemoError(f"{path}: data: holds no demos; record some into the file")
-    return names
-
-
-def _data_group(file: h5py.File, path: Path) -> h5py.Group:
-    data = child(file, "data", f"{path}: data")
-    if isinstance(data, h5py.Group):
-        return data
-    raise SourceDemoError(
-        f"{path}: data: no such group (the file has {listing(child_names(file, str(path)))}); "
-        "give a file in Isaac Lab's or robomimic's layout"
+def needs_of(env: MimicEnv, subtask_configs: SubtaskConfigs) -> Needs:
+    """What a demo must have: the env's end effectors and actions, and the objects and signals that subtasks name."""
+    subtasks = [subtask for eef in subtask_configs.values() for subtask in eef]
+    objects = {subtask.object_ref for subtask in subtasks}
+    signals = dict.fromkeys(s.subtask_term_signal for s in subtasks if s.subtask_term_signal is not None)
+    return Needs(
+        eef_names=env.eef_names,
+        object_names=[name for name in env.object_names if name in objects],
+        signal_names=list(signals),
+        gripper_from_actions=env.actions_to_gripper_actions,
+        action_dim=env.action_dim,
     )
-
-
-def _select(names: list[str], demo_keys: Sequence[str] | None, path: Path) -> list[str]:
-    if demo_keys is None:
-        return names
-    unknown = [key for key in demo_keys if key not in names]
-    if unknown or not demo_keys:
-        what = f"unknown demo {listing(unknown)}" if unknown else "demo_keys is empty"
-        raise SourceDemoError(f"{path}: {what}; the file has {listing(names)}")
-    return [name for name in names if name in demo_keys]

@@ -7,8 +7,7 @@ HDF5 1.10's object format checksums the metadata, and Fletcher-32 the chunks, so
 import json
 import os
 import secrets
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +55,14 @@ def write_demos(
         raise ValueError(f"{len(seeds)} seeds for {len(demos)} demos")
     for demo in demos:
         _check(demo, f"{path}: {show(demo.name)}")
+    image = _file_image(demos, env_args, seeds)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _replacing(path) as temporary, h5py.File(temporary, "x", libver=_LIBVER) as file:
+    _replace(path, image)
+
+
+def _file_image(demos: Sequence[SourceDemo], env_args: Mapping[str, Any], seeds: Sequence[int] | None) -> bytes:
+    """The file's bytes, made in memory: HDF5 does not recover from a write that fails, e.g. on a full disk."""
+    with h5py.File("in memory", "w", driver="core", backing_store=False, libver=_LIBVER) as file:
         data = file.create_group("data")
         _set_text(data, "env_args", json.dumps(dict(env_args), sort_keys=True))
         data.attrs["total"] = np.int64(sum(demo.actions.shape[0] for demo in demos))
@@ -66,6 +71,8 @@ def write_demos(
             if seeds is not None:
                 group.attrs["seed"] = np.int64(seeds[i])
             _write_demo(group, demo)
+        file.flush()
+        return file.id.get_file_image()
 
 
 def _write_demo(group: h5py.Group, demo: SourceDemo) -> None:
@@ -148,22 +155,19 @@ def _check_names(demo: SourceDemo, where: str) -> None:
         raise SourceDemoError(f"{where}: obs/datagen_info: the layout's own key; give the observation another name")
 
 
-@contextmanager
-def _replacing(path: Path) -> Generator[Path]:
-    """A temporary path beside `path` that takes its place once the block has ended well, and is removed otherwise."""
+def _replace(path: Path, content: bytes) -> None:
+    """Put a file in the place of `path`, durable and in one step; nothing is left behind on failure."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        yield temporary
-        _sync(temporary)
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-    _sync(path.parent)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        os.fsync(folder)
     finally:
-        os.close(handle)
+        os.close(folder)
