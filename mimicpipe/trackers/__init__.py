@@ -1,1 +1,1 @@
-
+"""Metric sinks: metrics.jsonl always, and W&B or TensorBoard."""

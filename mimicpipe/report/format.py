@@ -1,0 +1,25 @@
+"""Numbers in words, as the live view and the summary show them."""
+
+
+def duration(seconds: float) -> str:
+    """Seconds as 0:42, 3:05 or 1:02:03; "-" where there is no end in sight."""
+    if not 0 <= seconds < 360_000_000:
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def count(number: float) -> str:
+    """A number without needless digits: 1,234,567 or 12.3."""
+    return f"{number:,.0f}" if abs(number) >= 100 or number == int(number) else f"{number:,.1f}"
+
+
+def percent(share: float) -> str:
+    """0.981 as 98.1 %."""
+    return f"{100 * share:.1f} %"
+
+
+def megabytes(number: float) -> str:
+    """Bytes as MB."""
+    return f"{count(number / 1e6)} MB"
