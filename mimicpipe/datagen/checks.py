@@ -16,9 +16,9 @@ MAX_ROTATION_DEFECT = 1e-3
 """Largest `rotation_defect` of a source pose: float32 rounding stays near 1e-6, a wrong quaternion order is near 1."""
 
 
-def check_info(info: DatagenInfo, where: str) -> None:
+def check_info(info: DatagenInfo, where: str, length: int | None = None) -> None:
     """Run every check of this module on a demo: shapes, finite values, rotations, and a 0→1 edge in each signal."""
-    check_shapes(info, where)
+    check_shapes(info, where, length)
     check_finite(info, where)
     check_rotations(info, where)
     for name, signal in info.subtask_term_signals.items():
@@ -27,21 +27,28 @@ def check_info(info: DatagenInfo, where: str) -> None:
         rising_edge(signal, f"{where}: subtask_start_signals/{name}")
 
 
-def check_shapes(info: DatagenInfo, where: str) -> None:
-    """Every pose is (T, 4, 4), every gripper action (T, G > 0), every signal (T,), all with one T > 0."""
+def check_shapes(info: DatagenInfo, where: str, length: int | None = None) -> None:
+    """Every pose is (T, 4, 4), every gripper action (T, G > 0), every signal (T,), all with one T > 0.
+
+    Args:
+        info: the demo.
+        where: names the demo.
+        length: steps of the demo's actions; None takes T from the first end effector.
+    """
     if not info.eef_pose:
         raise SourceDemoError(f"{where}: eef_pose: no end effector recorded; annotate the demo again")
-    first, reference = next(iter(info.eef_pose.items()))
-    length = reference.shape[0] if reference.ndim else 0
+    reference = "actions"
+    if length is None:
+        first, pose = next(iter(info.eef_pose.items()))
+        reference, length = f"eef_pose/{first}", pose.shape[0] if pose.ndim else 0
     if length == 0:
-        raise SourceDemoError(f"{where}: eef_pose/{first}: no steps recorded; remove the demo")
+        raise SourceDemoError(f"{where}: {reference}: no steps recorded; remove the demo")
     for key, value in _poses(info):
-        _require_shape(value, (length, 4, 4), f"{where}: {key}", f"eef_pose/{first}")
+        _require_shape(value, (length, 4, 4), f"{where}: {key}", reference)
     for key, value in _signals(info):
-        _require_shape(value, (length,), f"{where}: {key}", f"eef_pose/{first}")
+        _require_shape(value, (length,), f"{where}: {key}", reference)
     for name, value in info.gripper_action.items():
-        width = value.shape[1] if value.ndim == 2 and value.shape[1] > 0 else None
-        _require_shape(value, (length, width), f"{where}: gripper_action/{name}", f"eef_pose/{first}")
+        _require_shape(value, (length, None), f"{where}: gripper_action/{name}", reference)
 
 
 def check_finite(info: DatagenInfo, where: str) -> None:
@@ -108,7 +115,7 @@ def _keyed(group: str, items: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[st
 
 def _require_shape(value: Tensor, wanted: tuple[int | None, ...], where: str, reference: str) -> None:
     shape = tuple(value.shape)
-    if len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted, strict=True)):
+    if len(shape) == len(wanted) and all(s > 0 if w is None else s == w for s, w in zip(shape, wanted, strict=True)):
         return
     text = ", ".join("G" if w is None else str(w) for w in wanted) + ("," if len(wanted) == 1 else "")
     raise SourceDemoError(

@@ -72,11 +72,7 @@ def read_demo(data: h5py.Group, name: str, where: str, needs: Needs) -> SourceDe
         raise SourceDemoError(f"{where}: success: the demo is recorded as a failure; remove it or record it again")
     actions = _actions(demo, where, needs.action_dim)
     info = _datagen_info(demo, actions, where, needs)
-    check_info(info, where)
-    if info.length != actions.shape[0]:
-        raise SourceDemoError(
-            f"{where}: actions: {actions.shape[0]} steps, datagen_info has {info.length}; record both once per step"
-        )
+    check_info(info, where, actions.shape[0])
     return SourceDemo(
         name=name,
         info=info,

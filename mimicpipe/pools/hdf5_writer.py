@@ -123,15 +123,15 @@ def _set_text(group: h5py.Group, name: str, text: str) -> None:
 
 
 def _check(demo: SourceDemo, where: str) -> None:
+    if demo.actions.ndim != 2 or 0 in demo.actions.shape:
+        raise SourceDemoError(f"{where}: actions: shape {tuple(demo.actions.shape)}, expected (T, A), T and A > 0")
+    length = demo.actions.shape[0]
     if demo.success:
-        check_info(demo.info, where)
+        check_info(demo.info, where, length)
     else:  # a failed demo may well lack a signal
-        check_shapes(demo.info, where)
+        check_shapes(demo.info, where, length)
         check_finite(demo.info, where)
         check_rotations(demo.info, where)
-    length = demo.info.length
-    if demo.actions.ndim != 2 or demo.actions.shape[0] != length or demo.actions.shape[1] == 0:
-        raise SourceDemoError(f"{where}: actions: shape {tuple(demo.actions.shape)}, expected ({length}, A) with A > 0")
     require_finite(demo.actions, f"{where}: actions")
     for eefs, key in ((demo.info.target_eef_pose, "target_eef_pose"), (demo.info.gripper_action, "gripper_action")):
         if eefs.keys() != demo.info.eef_pose.keys():

@@ -259,7 +259,11 @@ def _unsound(change):
         (lambda d: d.info.subtask_term_signals["grasp"].zero_(), "subtask_term_signals/grasp: the signal never"),
         (lambda d: d.info.target_eef_pose.update(other=d.info.eef_pose["panda"]), "target_eef_pose"),
         (lambda d: d.info.gripper_action.clear(), "gripper_action"),
-        (lambda d: setattr(d, "actions", d.actions[:-1]), r"actions: shape \(11, 7\)"),
+        (
+            lambda d: setattr(d, "actions", d.actions[:-1]),
+            r"eef_pose/panda: shape \(12, 4, 4\), expected \(11, 4, 4\) as actions",
+        ),
+        (lambda d: setattr(d, "actions", d.actions[:, 0]), r"actions: shape \(12,\)"),
         (lambda d: d.actions.__setitem__((5, 0), torch.inf), "actions: NaN or infinity at step 5"),
         (lambda d: d.observations.update(x=torch.zeros(3)), "obs/x: shape"),
         (lambda d: d.observations.update({"a/b": torch.zeros(12)}), "'a/b' cannot be a key"),
