@@ -62,12 +62,13 @@ class SubtaskConfig:
 
 @dataclass
 class DatagenConfig:
-    """How segments are chosen and joined; the names are Isaac Lab's without `generation_`."""
+    """How segments are chosen and joined; the fields are those of `mimicpipe.datagen.subtask.DataGenConfig`."""
 
-    select_src_per_subtask: bool = True
-    select_src_per_arm: bool = False
-    transform_first_robot_pose: bool = False
-    interpolate_from_last_target_pose: bool = True
+    generation_select_src_per_subtask: bool = False
+    generation_select_src_per_arm: bool = False
+    generation_transform_first_robot_pose: bool = False
+    generation_interpolate_from_last_target_pose: bool = True
+    settle_steps: int = _at_least(0, 0)
 
 
 @dataclass
@@ -239,6 +240,9 @@ SCHEMAS: dict[str | None, type] = {
 
 TASK_RUN_KEYS = tuple(f.name for f in fields(TaskConfig) if f.name not in ("_target_", "_convert_", "variant"))
 """Keys of `task` that are for the run, not for the task's constructor."""
+
+RECORDER_RUN_KEYS = ("save_failed",)
+"""Likewise of `recorder`."""
 
 
 def check(cfg: DictConfig) -> RunConfig:

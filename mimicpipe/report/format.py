@@ -10,6 +10,11 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+def elapsed(seconds: float) -> str:
+    """As `duration`, with tenths below a minute: 4.2 s."""
+    return f"{seconds:.1f} s" if seconds < 59.95 else duration(seconds)
+
+
 def count(number: float) -> str:
     """A number without needless digits: 1,234,567 or 12.3."""
     return f"{number:,.0f}" if abs(number) >= 100 or number == int(number) else f"{number:,.1f}"

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mimicpipe.report.console import stage_shares
-from mimicpipe.report.format import count, duration, megabytes, percent
+from mimicpipe.report.format import count, elapsed, percent
 
 _PACKAGES = ("mimicpipe", "torch", "mujoco", "lerobot", "numpy", "hydra-core", "wandb")
 
@@ -93,17 +93,17 @@ def print_summary(run: Mapping[str, Any], output_dir: Path, console: Console | N
     """
     out = console or Console(highlight=False)
     counts, ok = run["counts"], run["exit_code"] == 0
-    heading = f"{count(counts['successes'])} of {count(run['config']['num_demos'])} demos in {duration(run['wall_s'])}"
+    heading = f"{count(counts['successes'])} of {count(run['config']['num_demos'])} demos in {elapsed(run['wall_s'])}"
     out.print()
     out.print(Text(heading, style="bold green" if ok else "bold red"), Text(f"({run['exit_reason']})"))
     table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim")
+    table.add_column(style="dim", min_width=10)
     table.add_column(overflow="fold")
     for name, value in _rows(run):
         table.add_row(name, value)
     out.print(table)
     for name, path in _paths(run, output_dir):
-        out.print(Text.assemble((f"{name:<10}", "dim"), _near(path)), soft_wrap=True)
+        out.print(Text.assemble((f"{name:<12}", "dim"), _near(path)), soft_wrap=True)
     dataset = run.get("dataset")
     if dataset is not None and counts["episodes"]:
         opener, viewer = open_commands(dataset["repo_id"], Path(_near(Path(dataset["root"]))))
@@ -123,7 +123,7 @@ def _rows(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     if run.get("skipped_source_demos"):
         rows.append(("skipped", f"source demos {', '.join(run['skipped_source_demos'])}"))
     rates_shown = (("demos_per_hour", "demos/h"), ("env_steps_per_s", "env-steps/s"), ("frames_per_s", "frames/s"))
-    rows.append(("rate", ", ".join(f"{count(rates[name])} {unit}" for name, unit in rates_shown)))
+    rows.append(("rate", ", ".join(f"{count(rates[name])} {unit}" for name, unit in rates_shown if rates.get(name))))
     shares = stage_shares({f"time/{stage}_s": seconds for stage, seconds in run["stage_s"].items()})
     if shares:
         rows.append(("time", ", ".join(f"{stage} {percent(share)}" for stage, share in shares.items())))
@@ -134,7 +134,7 @@ def _rows(run: Mapping[str, Any]) -> list[tuple[str, str]]:
             f"held the simulator up {count(recorder['backpressure_events'])} times, {recorder['backpressure_s']:.1f} s"
         )
         rows.append(("recorder", f"queue peak {count(recorder['queue_peak'])}{limit}, {held}"))
-    rows.append(("memory", megabytes(run["rss_mb"] * 1e6)))
+    rows.append(("memory", f"{count(run['peak_rss_mb'])} MB at most"))
     return rows
 
 

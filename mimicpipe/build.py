@@ -1,0 +1,189 @@
+"""Builds the parts of a run from its checked config: each once, and shared by passing it on."""
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+
+from mimicpipe.config import RECORDER_RUN_KEYS, TASK_RUN_KEYS, RunConfig, is_allowed
+from mimicpipe.datagen.pool import DataGenInfoPool, PoolLock
+from mimicpipe.datagen.subtask import DataGenConfig, SubTaskConfig
+from mimicpipe.envs.base import MimicEnv
+from mimicpipe.errors import ConfigError
+from mimicpipe.pipeline.budget import BudgetLimits
+from mimicpipe.pipeline.generation import Generator
+from mimicpipe.pipeline.ledger import OnOutcome
+from mimicpipe.pipeline.run_state import RunOptions, RunState
+from mimicpipe.pipeline.telemetry import IdleTimingSelector
+from mimicpipe.preflight import NULL_RECORDER, check_dataset_root, source_demos_path
+from mimicpipe.recorders.base import Recorder
+from mimicpipe.trackers.base import Tracker
+from mimicpipe.trackers.composite import CompositeTracker
+from mimicpipe.trackers.jsonl import JsonlTracker
+
+Subtasks = dict[str, list[SubTaskConfig]]
+
+
+def build_component(config: RunConfig, group: str, without: tuple[str, ...] = (), /, **shared: Any) -> Any:
+    """Build the object that a group's `_target_` names.
+
+    Args:
+        config: the run's config.
+        group: whose node; its other keys are the constructor's keyword arguments.
+        without: keys of the node that are not the constructor's.
+        shared: objects built before; the constructor gets those of them that it has a parameter for.
+
+    Raises:
+        ConfigError: no such class, a class that is not allowed, or arguments that its constructor does not take.
+    """
+    node = {key: value for key, value in getattr(config, group).items() if key not in without}
+    target = node["_target_"]
+    _require_importable(group, target)
+    try:
+        maker: partial[Any] = instantiate({**node, "_partial_": True})
+    except InstantiationException as error:
+        raise ConfigError(f"{group}._target_={target}: {str(error).splitlines()[0]}") from error
+    module = str(getattr(maker.func, "__module__", ""))
+    if not is_allowed(module, config.allowed_targets):
+        raise ConfigError(f"{group}._target_={target}: is from {module}, which is not in allowed_targets")
+    parameters = inspect.signature(maker.func).parameters
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    wanted = {name: value for name, value in shared.items() if takes_all or name in parameters}
+    try:
+        inspect.signature(maker.func).bind(**{**wanted, **maker.keywords})
+    except TypeError as error:
+        names = ", ".join(name for name in parameters if name not in shared)
+        raise ConfigError(f"{group}: {target}: {error}; its keys are {names}") from None
+    return maker(**wanted)
+
+
+def _require_importable(group: str, target: str) -> None:
+    """Import a target's module, so that an error within it is seen as it is."""
+    module, _, name = target.rpartition(".")
+    try:
+        found = hasattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
+            raise
+        found = False
+    if not found:
+        raise ConfigError(f"{group}._target_={target}: no such class")
+
+
+def build_env(config: RunConfig) -> MimicEnv:
+    """The simulator, with the task in it."""
+    return build_component(config, "env", task=build_component(config, "task", TASK_RUN_KEYS))
+
+
+def build_subtasks(config: RunConfig) -> Subtasks:
+    """{eef: its subtasks}."""
+    return {eef: [SubTaskConfig(**node) for node in nodes] for eef, nodes in config.task["subtasks"].items()}
+
+
+def build_pool(config: RunConfig, env: MimicEnv, subtasks: Subtasks) -> DataGenInfoPool:
+    """The source demos, read, checked and cut; `skipped` of the pool names those that were left out.
+
+    Raises:
+        SourceDemoError: a demo cannot be used (pool.on_error=raise), or none can.
+    """
+    bundled = {"path": str(path)} if (path := source_demos_path(config)) is not None else {}
+    source = build_component(config, "pool", tuple(bundled), env=env, **bundled)
+    read = source.load(env, subtasks)
+    pool = DataGenInfoPool(env, subtasks)
+    pool.add_demos(read.demos, on_error=config.pool["on_error"])
+    pool.skipped[:0] = [f"{demo}: {reason}" for demo, reason in read.skipped]
+    return pool
+
+
+def build_generator(config: RunConfig, env: MimicEnv, pool: DataGenInfoPool) -> Generator:
+    """The generator that all slots share."""
+    return build_component(
+        config,
+        "generator",
+        env=env,
+        src_demo_datagen_info_pool=pool,
+        subtask_configs=pool.subtask_configs,
+        datagen_cfg=DataGenConfig(**config.task["datagen"]),
+    )
+
+
+@dataclass(frozen=True)
+class Recorders:
+    """Where episodes go."""
+
+    demos: Recorder | None
+    failed: Recorder | None
+    """A dataset of its own for failed attempts, with recorder.save_failed."""
+
+    def all(self) -> list[Recorder]:
+        """Those there are."""
+        return [recorder for recorder in (self.demos, self.failed) if recorder is not None]
+
+
+def build_recorders(config: RunConfig, env: MimicEnv) -> Recorders:
+    """The recorder of the dataset, and with save_failed a second one at `<root>_failed`; none for recorder=none."""
+    if config.recorder["_target_"] == NULL_RECORDER:
+        return Recorders(None, None)
+    root, repo_id = check_dataset_root(config), config.dataset.repo_id
+    demos = _build_recorder(config, env, root, repo_id)
+    if not config.recorder["save_failed"]:
+        return Recorders(demos, None)
+    return Recorders(demos, _build_recorder(config, env, root.with_name(f"{root.name}_failed"), f"{repo_id}_failed"))
+
+
+def _build_recorder(config: RunConfig, env: MimicEnv, root: Path, repo_id: str) -> Recorder:
+    return build_component(
+        config,
+        "recorder",
+        RECORDER_RUN_KEYS,
+        root=root,
+        repo_id=repo_id,
+        fps=env.fps,
+        features={**env.observation_features, "action": env.action_feature},
+        use_videos=config.dataset.use_videos,
+        overwrite=config.dataset.overwrite,
+    )
+
+
+def build_run_state(
+    config: RunConfig,
+    env: MimicEnv,
+    pool: DataGenInfoPool,
+    recorders: Recorders,
+    on_outcome: OnOutcome,
+    selector: IdleTimingSelector,
+) -> RunState:
+    """The run's queues, budget and counters; its clock starts now."""
+    return RunState(
+        env,
+        BudgetLimits(config.num_demos, config.max_attempts, config.max_failures),
+        RunOptions(
+            seed=config.seed,
+            hold_steps=config.task["hold_steps"],
+            max_episode_steps=config.task["max_episode_steps"],
+            strict=config.strict,
+            stall_timeout_s=config.stall_timeout_s,
+        ),
+        sink=recorders.demos,
+        failed_sink=recorders.failed,
+        on_outcome=on_outcome,
+        lock=pool.asyncio_lock if isinstance(pool.asyncio_lock, PoolLock) else None,
+        selector=selector,
+    )
+
+
+def build_trackers(config: RunConfig, output_dir: Path) -> CompositeTracker:
+    """metrics.jsonl, and the tracker of the config unless it cannot be had."""
+    plain: Mapping[str, Any] = config.to_dict()
+
+    def optional() -> Tracker:
+        return build_component(config, "tracker", directory=output_dir, config=plain)
+
+    jsonl = JsonlTracker(output_dir / "metrics.jsonl")
+    return CompositeTracker([jsonl], [optional] if config.tracker["_target_"] is not None else [])

@@ -1,0 +1,217 @@
+"""One job: check, build, run, report. Whatever happens, run.json says how it ended."""
+
+import asyncio
+import datetime
+import logging
+import resource
+import sys
+import time
+import traceback
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from mimicpipe.config import RunConfig, check
+from mimicpipe.errors import ConfigError, MimicpipeError
+from mimicpipe.preflight import check_machine
+from mimicpipe.signals import EXIT_CODES, sigterm_as_exit, stop_on_signal
+
+if TYPE_CHECKING:  # heavy: imported once the config is known to be good
+    from mimicpipe.build import Recorders
+    from mimicpipe.pipeline.run_state import RunState
+    from mimicpipe.trackers.composite import CompositeTracker
+
+_log = logging.getLogger("mimicpipe")
+
+
+class JobFailedError(Exception):
+    """A job ended with another exit code than 0; the reason has been printed."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(f"the job failed with exit code {exit_code}")
+        self.exit_code = exit_code
+
+
+def run_job(cfg: DictConfig) -> None:
+    """Run one job in Hydra's output folder.
+
+    Raises:
+        JobFailedError: it failed; a sweep goes on with its other jobs.
+        SystemExit: a signal ended it, and a sweep with it.
+    """
+    with sigterm_as_exit():
+        job = Job(check(cfg), Path(HydraConfig.get().runtime.output_dir), dict(HydraConfig.get().runtime.choices))
+        try:
+            check_machine(job.config)
+            reason = job.run()
+            exit_code = EXIT_CODES.get(reason, 0)
+        except (KeyboardInterrupt, SystemExit) as error:
+            reason = "SIGINT" if isinstance(error, KeyboardInterrupt) else "SIGTERM"
+            exit_code = EXIT_CODES[reason]
+        except MimicpipeError as error:
+            print(f"error: {error}", file=sys.stderr)
+            reason, exit_code = f"{type(error).__name__}: {error}", 2 if isinstance(error, ConfigError) else 1
+        except Exception as error:  # noqa: BLE001 - printed in full, and the exit code says it
+            traceback.print_exception(error)
+            reason, exit_code = f"{type(error).__name__}: {error}", 1
+        job.report(reason, exit_code)
+    if exit_code in EXIT_CODES.values():
+        raise SystemExit(exit_code)
+    if exit_code:
+        raise JobFailedError(exit_code)
+
+
+class Job:
+    """A run and what is known of it so far.
+
+    Args:
+        config: the checked config.
+        output_dir: Hydra's output folder.
+        choices: the option chosen in each group.
+    """
+
+    def __init__(self, config: RunConfig, output_dir: Path, choices: dict[str, str]) -> None:
+        self.config = config
+        self.output_dir = output_dir
+        self.choices = choices
+        self.started = datetime.datetime.now(datetime.UTC)
+        self.began_s = time.perf_counter()
+        self.setup_s = 0.0
+        self.state: RunState | None = None
+        self.recorders: Recorders | None = None
+        self.trackers: CompositeTracker | None = None
+        self.skipped: list[str] = []
+        self.final: dict[str, float] = {}
+
+    def run(self) -> str:
+        """Build everything and generate; returns why the run ended."""
+        from mimicpipe import build
+        from mimicpipe.pipeline.telemetry import IdleTimingSelector
+        from mimicpipe.report.attempts import AttemptsLog
+
+        config = self.config
+        with ExitStack() as stack:
+            env = build.build_env(config)
+            stack.callback(env.close)
+            pool = build.build_pool(config, env, build.build_subtasks(config))
+            self.skipped = list(pool.skipped)
+            generator = build.build_generator(config, env, pool)
+            # Last, so that nothing is half-written where something above is refused.
+            self.recorders = build.build_recorders(config, env)
+            self.trackers = build.build_trackers(config, self.output_dir)
+            attempts = AttemptsLog(self.output_dir / "attempts.jsonl")
+            stack.callback(attempts.close)
+            if self.recorders.demos is not None:
+                self.recorders.demos.on_durable = attempts.durable
+            self.setup_s = time.perf_counter() - self.began_s
+            selector = IdleTimingSelector()
+            self.state = build.build_run_state(config, env, pool, self.recorders, attempts.settled, selector)
+            runner = stack.enter_context(asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)))
+            return runner.run(self._drive(generator, pool))
+
+    async def _drive(self, generator: Any, pool: Any) -> str:
+        """Generate with the live view, then finalize the recorders, whatever happened."""
+        from mimicpipe.pipeline.generation import generate
+        from mimicpipe.report.console import ProgressView
+        from mimicpipe.report.sampler import Sampler
+
+        assert self.state is not None
+        assert self.trackers is not None
+        state, loop = self.state, asyncio.get_running_loop()
+        title = f"{self.config.task['name']} {self.config.task['variant']}"
+        title += f", {self.choices.get('env', 'env')} x {self.config.env['num_envs']}"
+        view = ProgressView(title, self.config.num_demos, max_attempts=self.config.max_attempts)
+        sampler = Sampler(self._snapshot, view, self.trackers)
+
+        def stop(reason: str) -> None:
+            sampler.phase = f"{reason}: ending; once more aborts"
+            state.budget.stop(reason)
+
+        with view, stop_on_signal(loop, stop, leave=lambda: view.__exit__()):
+            sampling = asyncio.create_task(sampler.run(), name="sampler")
+            try:
+                reason = await generate(state, generator, info_pool=pool)
+            except BaseException:
+                await self._finalize(raising=False)
+                raise
+            else:
+                sampler.phase = sampler.phase or "writing the last episodes"
+                await self._finalize(raising=True)
+            finally:
+                sampling.cancel()
+                self.final = dict(sampler.last())
+        return reason
+
+    async def _finalize(self, *, raising: bool) -> None:
+        """Complete every dataset, off the loop's thread; a failure is logged where another one is on its way."""
+        for recorder in self.recorders.all() if self.recorders is not None else ():
+            try:
+                await asyncio.to_thread(recorder.finalize)
+            except Exception as error:
+                if raising:
+                    raise
+                _log.error("finalizing the dataset failed, too: %s", error)
+
+    def _snapshot(self) -> dict[str, float]:
+        from mimicpipe.pipeline.metrics import run_metrics
+
+        assert self.state is not None
+        assert self.recorders is not None
+        stats = self.recorders.demos.stats() if self.recorders.demos is not None else {}
+        metrics = run_metrics(self.state, stats)
+        return {**metrics, "wall_s": self.state.clock.wall_s, "env_steps": float(self.state.counters.env_steps)}
+
+    def report(self, reason: str, exit_code: int) -> None:
+        """Write run.json, close the trackers and, if anything was run, print the summary."""
+        from mimicpipe.report.summary import print_summary, write_json
+
+        record = self.record(reason, exit_code)
+        write_json(self.output_dir / "run.json", record)
+        if self.trackers is not None:
+            shown = ("exit_reason", "wall_s", "counts", "rates", "stage_s", "bottleneck", "config_hash")
+            self.trackers.close({key: record[key] for key in shown}, exit_code)
+        if self.state is not None:
+            print_summary(record, self.output_dir)
+
+    def record(self, reason: str, exit_code: int) -> dict[str, Any]:
+        """The content of run.json."""
+        from mimicpipe.report.summary import git_commit, machine, versions
+
+        final, state, config = self.final, self.state, self.config
+        stages = {name[5:-2]: seconds for name, seconds in final.items() if name.startswith("time/")}
+        recorder = {name[9:]: value for name, value in final.items() if name.startswith("recorder/")}
+        rates = {name[11:]: value for name, value in final.items() if name.startswith("throughput/")}
+        recorded = self.recorders is not None and self.recorders.demos is not None
+        return {
+            "exit_reason": reason,
+            "exit_code": exit_code,
+            "argv": sys.argv,
+            "config_hash": config.hash(),
+            "seed": config.seed,
+            "started": self.started.isoformat(timespec="seconds"),
+            "setup_s": self.setup_s,
+            "wall_s": final.get("wall_s", 0.0),
+            "counts": {
+                "attempts": state.budget.attempts if state else 0,
+                "successes": state.budget.successes if state else 0,
+                "failures": state.budget.failures if state else 0,
+                "episodes": state.counters.episodes_committed if state else 0,
+                "frames": state.counters.frames_committed if state else 0,
+                "env_steps": state.counters.env_steps if state else 0,
+            },
+            "reasons": dict(state.counters.reasons) if state else {},
+            "rates": rates,
+            "stage_s": stages,
+            "bottleneck": max(stages, key=lambda stage: stages[stage], default=None),
+            "recorder": recorder,
+            "skipped_source_demos": self.skipped,
+            "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+            "dataset": {"root": config.dataset.root, "repo_id": config.dataset.repo_id} if recorded else None,
+            "versions": versions(),
+            "machine": machine(),
+            "git": git_commit(Path(__file__).parent),
+            "config": config.to_dict(),
+        }
