@@ -75,26 +75,36 @@ class ProgressView:
             self._live.update(self._panel(snapshot, phase), refresh=True)
         elif (now := time.monotonic()) - self._last_line_s >= PLAIN_EVERY_S:
             self._last_line_s = now
-            parts = [self._demos(snapshot), *self._rates(snapshot), *_queues(snapshot), bottleneck(snapshot)]
+            demos = f"{count(snapshot.get('generation/successes', 0.0))}/{count(self.num_demos)} demos"
+            parts = [demos, self._attempts(snapshot), *self._rates(snapshot), *_queues(snapshot), bottleneck(snapshot)]
             parts.append(phase or f"ETA {duration(self._eta_s(snapshot))}")
             line = f"[{duration(snapshot.get('wall_s', 0.0))}] {self.title}: {' | '.join(p for p in parts if p)}"
             print(line, file=self._console.file, flush=True)
 
     def _panel(self, snapshot: Snapshot, phase: str) -> Group:
+        """Four lines that fit 80 columns: what runs, how far it is, how fast, and what holds it up."""
         done = snapshot.get("generation/successes", 0.0)
-        bar = ProgressBar(total=self.num_demos, completed=done, width=30, complete_style="green")
-        first = Table.grid(padding=(0, 2))
         clock = f"{duration(snapshot.get('wall_s', 0.0))} gone, ETA {duration(self._eta_s(snapshot))}"
-        first.add_row(Text(self.title, style="bold"), bar, self._demos(snapshot), Text(phase or clock, style="cyan"))
-        second = Text("   ".join(self._rates(snapshot)))
-        third = Text("   ".join(p for p in (*_queues(snapshot), bottleneck(snapshot)) if p), style="dim")
-        return Group(first, second, third)
+        bar = Table.grid(padding=(0, 2))
+        bar.add_row(
+            ProgressBar(total=self.num_demos, completed=done, width=44, complete_style="green"),
+            f"{count(done)}/{count(self.num_demos)} demos",
+        )
+        lines = [
+            Text.assemble((self.title, "bold"), "   ", (phase or clock, "cyan")),
+            bar,
+            Text("   ".join((self._attempts(snapshot), *self._rates(snapshot)))),
+            Text("   ".join(p for p in (*_queues(snapshot), bottleneck(snapshot)) if p), style="dim"),
+        ]
+        for line in lines:
+            if isinstance(line, Text):
+                line.no_wrap, line.overflow = True, "ellipsis"
+        return Group(*lines)
 
-    def _demos(self, snapshot: Snapshot) -> str:
+    def _attempts(self, snapshot: Snapshot) -> str:
         done, attempts = snapshot.get("generation/successes", 0.0), snapshot.get("generation/attempts", 0.0)
         limit = f"/{count(self.max_attempts)}" if self.max_attempts is not None else ""
-        rate = percent(done / attempts) if attempts else "-"
-        return f"{count(done)}/{count(self.num_demos)} demos, {rate} of {count(attempts)}{limit} attempts"
+        return f"{percent(done / attempts) if attempts else '-'} of {count(attempts)}{limit} attempts"
 
     def _rates(self, snapshot: Snapshot) -> list[str]:
         names = {"throughput/demos_per_hour": "demos/h", "throughput/env_steps_per_s": "env-steps/s"}

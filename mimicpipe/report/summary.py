@@ -95,7 +95,9 @@ def print_summary(run: Mapping[str, Any], output_dir: Path, console: Console | N
     counts, ok = run["counts"], run["exit_code"] == 0
     heading = f"{count(counts['successes'])} of {count(run['config']['num_demos'])} demos in {elapsed(run['wall_s'])}"
     out.print()
-    out.print(Text(heading, style="bold green" if ok else "bold red"), Text(f"({run['exit_reason']})"))
+    ending = {"num_demos": "", "max_attempts": "max_attempts reached", "max_failures": "max_failures reached"}
+    reason = ending.get(run["exit_reason"], f"ended by {run['exit_reason']}")
+    out.print(Text.assemble((heading, "bold green" if ok else "bold red"), f"  {reason}"), soft_wrap=True)
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", min_width=10)
     table.add_column(overflow="fold")
