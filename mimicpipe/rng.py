@@ -1,6 +1,6 @@
 """Counter-based random numbers: a value depends only on (key, stream, position), never on who asked before.
 
-Attempt k of a run with seed s draws everything (scene, offsets, selection, noise) from the key `attempt_seeds(s, k)`, so
+Attempt k of a run with seed s draws everything (scene, offsets, selection, noise) from the key `attempt_seeds(s, k)`:
 the same attempt is the same episode in every slot and at every num_envs, and K attempts are drawn in one batched call.
 The mixing function is SplitMix64's finalizer (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
 OOPSLA 2014, fig. 20), applied to an arithmetic sequence of counters, which is how that paper's generator itself runs.
@@ -65,7 +65,7 @@ def uniforms(seeds: npt.ArrayLike, stream: int, count: int, offset: npt.ArrayLik
     """(K, count) float64 uniforms in [0, 1) with 53 bits.
 
     Args:
-        seeds: (K,) seeds from `attempt_seeds`.
+        seeds: (K,) seeds from `attempt_seeds`; a single one counts as K = 1.
         stream: a `Stream`.
         count: values per seed.
         offset: position of the first value in the stream, one for all or (K,) (disjoint ranges are independent).
@@ -73,9 +73,13 @@ def uniforms(seeds: npt.ArrayLike, stream: int, count: int, offset: npt.ArrayLik
     return (_bits(seeds, stream, count, offset) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def integers(seeds: npt.ArrayLike, stream: int, count: int, low: int, high: int, offset: int = 0) -> npt.NDArray[np.int64]:
+def integers(
+    seeds: npt.ArrayLike, stream: int, count: int, low: int, high: int, offset: int = 0
+) -> npt.NDArray[np.int64]:
     """(K, count) integers in [low, high], both ends included."""
     span = high - low + 1
+    if span < 1:
+        raise ValueError(f"empty range [{low}, {high}]")
     return low + np.minimum((uniforms(seeds, stream, count, offset) * span).astype(np.int64), span - 1)
 
 
