@@ -1,0 +1,155 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from arm_env import random_poses
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mimicpipe import poses
+from mimicpipe.datagen.selection import (
+    STRATEGIES,
+    SelectionContext,
+    nearest_neighbor_object,
+    nearest_neighbor_robot_distance,
+    pose_distance,
+    random_strategy,
+    register_selection_strategy,
+    strategy_named,
+)
+
+
+def scene(seed: int, rows: int, demos: int, num_demos: int | None = None) -> SelectionContext:
+    generator = np.random.default_rng(seed)
+    eef, held = random_poses(generator, rows), random_poses(generator, rows)
+    source_eef, source_object = random_poses(generator, rows, demos), random_poses(generator, rows, demos)
+    return SelectionContext(
+        num_demos=np.full(rows, demos if num_demos is None else num_demos),
+        uniforms=generator.random(rows),
+        eef_pose=eef.numpy,
+        object_pose=held.numpy,
+        eef_in_object=poses.compose(poses.invert(held), eef).numpy,
+        source_eef_pose=source_eef.numpy,
+        source_object_pose=source_object.numpy,
+        source_eef_in_object=poses.compose(poses.invert(source_object), source_eef).numpy,
+    )
+
+
+def rows_of(context: SelectionContext, rows: slice) -> SelectionContext:
+    def some(pose: Callable[[], np.ndarray]) -> Callable[[], np.ndarray]:
+        return lambda: pose()[rows].copy()
+
+    return SelectionContext(
+        context.num_demos[rows],
+        context.uniforms[rows],
+        some(context.eef_pose),
+        some(context.object_pose),
+        some(context.eef_in_object),
+        some(context.source_eef_pose),
+        some(context.source_object_pose),
+        some(context.source_eef_in_object),
+    )
+
+
+def distance(a: torch.Tensor, b: torch.Tensor, pos_weight: float, rot_weight: float) -> float:
+    """The peers' formula for one pair of poses, in float64."""
+    a, b = a.double(), b.double()
+    angle = torch.acos(((torch.trace(a[:3, :3] @ b[:3, :3].T) - 1) / 2).clamp(-1, 1))
+    return float(pos_weight * (a[:3, 3] - b[:3, 3]).norm() + rot_weight * angle)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 6), st.floats(0.1, 3), st.floats(0, 3), st.integers(1, 8)
+)
+def test_nearest_neighbors_are_those_of_the_formulas(
+    seed: int, rows: int, demos: int, pos_weight: float, rot_weight: float, nn_k: int
+) -> None:
+    context = scene(seed, rows, demos)
+    kwargs = {"pos_weight": pos_weight, "rot_weight": rot_weight, "nn_k": nn_k}
+    by_object = nearest_neighbor_object(context, **kwargs)
+    by_robot = nearest_neighbor_robot_distance(context, **kwargs)
+    for row in range(rows):
+        held, eef = torch.from_numpy(context.object_pose()[row]), torch.from_numpy(context.eef_pose()[row])
+        to_object, to_robot = [], []
+        for demo in range(demos):
+            source_object = torch.from_numpy(context.source_object_pose()[row, demo])
+            source_eef = torch.from_numpy(context.source_eef_pose()[row, demo])
+            moved = held @ torch.linalg.inv(source_object) @ source_eef
+            to_object.append(distance(source_object, held, pos_weight, rot_weight))
+            to_robot.append(distance(moved, eef, pos_weight, rot_weight))
+        rank = min(int(context.uniforms[row] * min(nn_k, demos)), min(nn_k, demos) - 1)
+        for chosen, distances in ((by_object, to_object), (by_robot, to_robot)):
+            # The rank-th nearest, up to what float32 can tell apart.
+            assert distances[chosen[row]] == pytest.approx(sorted(distances)[rank], abs=2e-3 * (1 + rot_weight))
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 2**32), st.integers(1, 70), st.integers(1, 12), st.data())
+def test_a_row_chooses_the_same_demo_in_every_batch(seed: int, rows: int, demos: int, data: st.DataObject) -> None:
+    context = scene(seed, rows, demos)
+    context.num_demos = np.random.default_rng(seed).integers(1, demos + 1, rows)
+    first = data.draw(st.integers(0, rows - 1))
+    some = slice(first, data.draw(st.integers(first + 1, rows)))
+    for strategy in STRATEGIES.values():
+        chosen = strategy(context)
+        assert chosen.dtype == np.int64
+        assert ((chosen >= 0) & (chosen < context.num_demos)).all()
+        assert np.array_equal(chosen[some], strategy(rows_of(context, some)))
+
+
+def test_ties_go_to_the_lower_index_and_demos_not_yet_visible_are_never_chosen() -> None:
+    context = scene(0, 64, 5, num_demos=3)
+    same = np.broadcast_to(context.object_pose()[:, None], (64, 5, 4, 4))
+    context.source_object_pose = lambda: same
+    assert (nearest_neighbor_object(context, nn_k=1) == 0).all()
+    assert set(nearest_neighbor_object(context, nn_k=9)) == {0, 1, 2}
+    assert np.array_equal(nearest_neighbor_object(context, nn_k=9), (context.uniforms * 3).astype(int))
+
+
+def test_each_of_the_nearest_is_as_likely_and_random_takes_all() -> None:
+    context = scene(0, 6000, 5)
+    nearest = context.source_object_pose()[:1].repeat(6000, axis=0)
+    context.source_object_pose = lambda: nearest
+    here = context.object_pose()[:1].repeat(6000, axis=0)
+    context.object_pose = lambda: here
+    _, counts = np.unique(nearest_neighbor_object(context, nn_k=3), return_counts=True)
+    assert len(counts) == 3
+    assert np.abs(counts - 2000).max() < 5 * np.sqrt(2000)
+    _, counts = np.unique(random_strategy(context), return_counts=True)
+    assert len(counts) == 5
+    assert np.abs(counts - 1200).max() < 5 * np.sqrt(1200)
+
+
+def test_the_largest_uniform_is_still_below_the_count() -> None:
+    context = scene(0, 1, 7)
+    context.uniforms = np.asarray([np.nextafter(1.0, 0.0)])
+    assert random_strategy(context).tolist() == [6]
+
+
+def test_weights_say_what_is_near() -> None:
+    context = scene(0, 1, 2)
+    here = torch.eye(4)
+    moved, turned = here.clone(), here.clone()
+    moved[0, 3] = 0.5
+    turned[:3, :3] = poses.matrix_from_axis_angle(torch.tensor([0.0, 0.0, 0.4]))
+    context.object_pose = here[None].numpy
+    context.source_object_pose = torch.stack((moved, turned))[None].numpy
+    assert pose_distance(moved.numpy(), here.numpy(), 2.0, 5.0) == pytest.approx(1.0)
+    assert pose_distance(turned.numpy(), here.numpy(), 2.0, 5.0) == pytest.approx(2.0, abs=1e-5)
+    assert nearest_neighbor_object(context, nn_k=1).tolist() == [1]
+    assert nearest_neighbor_object(context, pos_weight=0.5, nn_k=1).tolist() == [0]
+
+
+def test_strategies_are_found_by_name_and_can_be_added() -> None:
+    @register_selection_strategy("always_first")
+    def always_first(context: SelectionContext) -> np.ndarray:
+        return np.zeros(len(context.num_demos), dtype=np.int64)
+
+    try:
+        assert strategy_named("always_first")(scene(0, 3, 2)).tolist() == [0, 0, 0]
+        with pytest.raises(KeyError, match="nearest_neighbor_object, nearest_neighbor_robot_distance, always_first"):
+            strategy_named("nearest")
+    finally:
+        del STRATEGIES["always_first"]
