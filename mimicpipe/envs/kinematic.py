@@ -8,7 +8,6 @@ What it leaves out: contact. Fingers and carried boxes pass through others, and 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TypeGuard
 
 import numpy as np
 import torch
@@ -114,8 +113,15 @@ class KinematicEnv(MimicEnv):
 
     @torch.inference_mode()
     def step(self, actions: Tensor, env_ids: Tensor | None = None) -> None:
-        """Advance one control step of 1/20 s; see `MimicEnv.step`."""
-        if self._is_part(env_ids):
+        """Advance one control step of 1/20 s; see `MimicEnv.step`.
+
+        Raises:
+            ValueError: `actions` is not (num_envs, action_dim).
+        """
+        if actions.shape != (self.num_envs, self.action_dim):
+            raise ValueError(f"actions must be {(self.num_envs, self.action_dim)}, got {tuple(actions.shape)}")
+        # Slots to step are sorted and unique, so as many as there are means all.
+        if env_ids is not None and env_ids.shape[0] != self.num_envs:
             part = self._state.gather(env_ids)
             self._advance(part, actions.index_select(0, env_ids))
             self._state.scatter(part, env_ids)
@@ -214,7 +220,7 @@ class KinematicEnv(MimicEnv):
 
     def _poses(self, body: int, env_ids: Tensor | None) -> Tensor:
         rows_of_body = self._state.bodies[body]
-        if self._is_part(env_ids):
+        if env_ids is not None:
             rows_of_body = rows_of_body.index_select(2, env_ids)
         return rows_of_body.permute(2, 0, 1).clone(memory_format=torch.contiguous_format)
 
@@ -253,7 +259,7 @@ class KinematicEnv(MimicEnv):
     def get_subtask_term_signals(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
         """The task's signals {signal: (K,) bool}."""
         with torch.inference_mode():
-            view = self._look(self._pick(env_ids)) if self._is_part(env_ids) else self._view
+            view = self._view if env_ids is None else self._look(self._pick(env_ids))
             signals = self.task.subtask_term_signals(view)
         return {name: signal.clone() for name, signal in signals.items()}
 
@@ -275,19 +281,15 @@ class KinematicEnv(MimicEnv):
     def set_state(self, state: Tensor, env_ids: Tensor | None = None) -> None:
         """Restore states (K, S) from `get_state`."""
         data = state.to(self.device, torch.float32).t()
-        if self._is_part(env_ids):
-            self._state.data.index_copy_(1, env_ids, data)
-        else:
+        if env_ids is None:
             self._state.data.copy_(data)
+        else:
+            self._state.data.index_copy_(1, env_ids, data)
 
     # -- views
 
-    def _is_part(self, env_ids: Tensor | None) -> TypeGuard[Tensor]:
-        """Whether `env_ids` leaves slots out (they are sorted and unique, so their number tells)."""
-        return env_ids is not None and env_ids.shape[0] != self.num_envs
-
     def _pick(self, env_ids: Tensor | None) -> KinematicState:
-        return self._state.gather(env_ids) if self._is_part(env_ids) else self._state
+        return self._state if env_ids is None else self._state.gather(env_ids)
 
     def _look(self, state: KinematicState) -> TaskView:
         """What the task may see of `state`: views, nothing is copied."""
@@ -312,7 +314,7 @@ def _columns(component_rows: Tensor) -> Tensor:
 def _observation_features(object_names: Sequence[str]) -> dict[str, Feature]:
     """Features of `KinematicEnv.observe`; quaternions are wxyz, rx ry rz is the axis-angle from the home rotation."""
     pose = ("x", "y", "z", "qw", "qx", "qy", "qz")
-    objects = tuple(f"{name}.{axis}" for name in object_names for axis in pose)
+    objects = tuple(f"{name}_{axis}" for name in object_names for axis in pose)
     state = ("x", "y", "z", "rx", "ry", "rz", "gripper_width")
     return {
         "observation.state": Feature("float32", (len(state),), state),

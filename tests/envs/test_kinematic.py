@@ -392,14 +392,20 @@ class _TwoArms(PickTask):
     ],
 )
 def test_bad_arguments_are_one_line(kwargs: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"task": PickTask(), "num_envs": 2, **kwargs}
     with pytest.raises(ConfigError, match=message):
-        KinematicEnv(**{"task": PickTask(), "num_envs": 2, **kwargs})
+        KinematicEnv(**arguments)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 def test_cuda_without_cuda_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"env\.device=cuda:0.*cpu"):
         KinematicEnv(PickTask(), 1, device="cuda:0")
+
+
+def test_actions_of_another_shape_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"\(4, 7\), got \(2, 7\)"):
+        _env().step(torch.zeros(2, 7), torch.tensor([0, 1]))
 
 
 def test_unknown_eef_lists_the_known() -> None:
