@@ -42,3 +42,5 @@ class SourceDemo:
     observations: dict[str, Tensor] = field(default_factory=dict)
     """{feature: (T, *shape)}."""
     success: bool = True
+    origin: str = ""
+    """Where messages say it is, e.g. "demos.hdf5: demo_3"; empty is its name."""

@@ -154,7 +154,7 @@ class DataGenInfoPool:
             SourceDemoError: names the demo and the key. The pool is left as it was.
         """
         info = _on_device(episode.info, self.device)
-        boundaries = self._check(info, episode.name)
+        boundaries = self._check(info, episode.origin or episode.name)
         start = self.timeline.append(self._columns(info))
         self._starts.append([start])
         for eef, found in boundaries.items():

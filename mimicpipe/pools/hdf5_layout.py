@@ -80,6 +80,7 @@ def read_demo(data: h5py.Group, name: str, where: str, needs: Needs) -> SourceDe
         initial_state=_initial_state(demo, where),
         observations=_observations(demo, info.length, where) if needs.observations else {},
         success=success,
+        origin=where,
     )
 
 

@@ -151,9 +151,20 @@ def test_the_pool_of_generators_reads_files_itself(tmp_path, stack_env, stack_su
     for name, step in (("grasp", 10), ("lift", 20)):
         demo.info.subtask_term_signals[name] = torch.arange(40) >= step
     write_demos(tmp_path / "a.hdf5", [demo] * 3, {})
-    pool = DataGenInfoPool(stack_env, stack_subtasks, reader=demo_reader(stack_env, stack_subtasks))
+    reader = demo_reader(stack_env, stack_subtasks)
+    pool = DataGenInfoPool(stack_env, stack_subtasks, reader=reader)
     assert pool.load_from_dataset_file(tmp_path / "a.hdf5", ["demo_0", "demo_2"]) == 2
     assert torch.equal(pool.datagen_infos[1].eef_pose["panda"], demo.info.eef_pose["panda"])
+
+
+def test_the_pool_of_generators_names_the_file_of_what_it_finds(tmp_path, stack_env, stack_subtasks):
+    demo = make_demo(length=40, objects=("cubeA",), signals=("grasp", "lift"))
+    for name, step in (("grasp", 20), ("lift", 10)):
+        demo.info.subtask_term_signals[name] = torch.arange(40) >= step
+    write_demos(tmp_path / "a.hdf5", [demo], {})
+    pool = DataGenInfoPool(stack_env, stack_subtasks, reader=demo_reader(stack_env, stack_subtasks))
+    with pytest.raises(SourceDemoError, match=r"a\.hdf5: demo_0: subtask_term_signals/lift: out of order"):
+        pool.load_from_dataset_file(tmp_path / "a.hdf5")
 
 
 @given(st.lists(st.integers(0, 10**30), min_size=1, max_size=6))
