@@ -74,6 +74,8 @@ def _parse(argv: Sequence[str]) -> Namespace:
     parser = get_args_parser()
 
     def fail(message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments") and "=" in message:
+            message += "; write flags such as -m before all key=value arguments"
         raise ConfigError(f"{message}; see --help and --hydra-help")
 
     cast(Any, parser).error = fail
@@ -110,9 +112,11 @@ def _compose(hydra: Hydra, name: str, args: Namespace) -> Iterator[DictConfig]:
     master = loader.load_configuration(name, list(args.overrides), RunMode.MULTIRUN)
     if not str(master.hydra.sweeper._target_).endswith(".BasicSweeper"):
         return  # another sweeper chooses its jobs as it goes; each is checked when it starts
+    HydraConfig.instance().set_config(master)
+    OmegaConf.select(master, "hydra.sweep.dir")  # jobs take over what is resolved by now, so the time is that of all
     params = [f"{key}={value}" for key, value in (master.hydra.sweeper.params or {}).items()]
-    parser = OverridesParser.create(config_loader=loader)
-    overrides = parser.parse_overrides([*params, *master.hydra.overrides.task])
+    given = cast(list[str], OmegaConf.to_container(master.hydra.overrides.task, resolve=False))
+    overrides = OverridesParser.create(config_loader=loader).parse_overrides([*params, *given])
     (combinations,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
     for number, combination in enumerate(combinations):
         cfg = loader.load_sweep_config(master, list(combination))
@@ -156,7 +160,9 @@ def _explain(error: Exception, hydra: Hydra, name: str, overrides: Sequence[str]
     if isinstance(cause, ConfigKeyError | AttributeError) and isinstance(cause, OmegaConfBaseException):
         return f"{override or cause.full_key}: {_unknown_key(cause)}"
     key, _, value = override.partition("=")
-    if options := hydra.config_loader.get_group_options(key):
+    if override and not key:
+        return f"{override}: not of the form key=value"
+    if override and (options := hydra.config_loader.get_group_options(key)):
         return f"{override}: no such option; {suggest(value, options)}"
     reason = " ".join(line.strip() for line in str(error).splitlines() if "https://" not in line)
     return f"{override}: {reason}" if override else reason

@@ -1,0 +1,120 @@
+"""What a config asks of this machine."""
+
+import os
+from pathlib import Path
+
+import hydra.version
+import pytest
+
+from mimicpipe import preflight
+from mimicpipe.cli import Job, check_command_line
+from mimicpipe.errors import ConfigError
+
+CONF = Path(__file__).parents[1] / "conf"
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path, monkeypatch):
+    hydra.version.setbase("1.3")
+    monkeypatch.chdir(tmp_path)
+
+
+def jobs(*argv: str) -> list[Job]:
+    flags = [a for a in argv if a.startswith("-")]
+    return check_command_line([*flags, "pool=scripted", *(a for a in argv if a not in flags)], CONF)
+
+
+def fault(*argv: str) -> str:
+    before = sorted(Path.cwd().rglob("*"))
+    with pytest.raises(ConfigError) as raised:
+        jobs(*argv)
+    assert sorted(Path.cwd().rglob("*")) == before
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_nothing_is_made():
+    assert len(jobs("-m", "env.num_envs=1,4,16", "recorder=sync,async", "num_demos=8")) == 6
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_each_job_has_an_output_folder_of_its_own():
+    first, second = jobs("-m", "seed=1,2")
+    assert [job.config.seed for job in (first, second)] == [1, 2]
+    assert first.output_dir.parent == second.output_dir.parent
+    assert (first.output_dir.name, second.output_dir.name) == ("0", "1")
+    assert first.config.dataset.root == str(first.output_dir / "dataset")
+    (alone,), (again,) = jobs("seed=1"), jobs("seed=1")
+    assert alone.output_dir != again.output_dir
+
+
+def test_every_combination_of_a_sweep_is_checked():
+    assert "env.num_envs=-4" in fault("-m", "env.num_envs=1,-4", "seed=1,2")
+    assert "task=pikc" in fault("-m", "task=pick,pikc")
+    assert "two jobs" in fault("-m", "seed=1,2", "dataset.root=here")
+    assert len(jobs("-m", "seed=1,2", "dataset.root='here/${hydra:job.num}'")) == 2
+    assert "two jobs" in fault("-m", "seed=1,2", "hydra.sweep.subdir=same", "recorder=none")
+
+
+def test_the_mode_may_come_from_the_config():
+    assert len(jobs("hydra.mode=MULTIRUN", "seed=1,2")) == 2
+
+
+def test_a_root_that_exists(tmp_path):
+    root = tmp_path / "dataset"
+    root.mkdir()
+    (root / "thesis.tex").touch()
+    message = fault(f"dataset.root={root}")
+    assert f"dataset.root={root}: exists" in message
+    assert "dataset.overwrite=true" in message
+    assert "no LeRobot dataset" in fault(f"dataset.root={root}", "dataset.overwrite=true")
+    assert jobs(f"dataset.root={root}", "recorder=none")
+    (root / "meta").mkdir()
+    (root / "meta" / "info.json").write_text("{}")
+    assert jobs(f"dataset.root={root}", "dataset.overwrite=true")
+
+
+def test_a_dangling_link_exists(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    assert "exists" in fault("dataset.root=link")
+
+
+@pytest.mark.parametrize("root", ["/proc/mimicpipe/dataset", "/dev/null/dataset", "file/dataset"])
+def test_a_root_that_cannot_be_made(root):
+    Path("file").touch()
+    assert f"dataset.root={Path(root).absolute()}" in fault(f"dataset.root={root}")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_root_in_a_read_only_folder(tmp_path):
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    assert "Permission denied" in fault(f"dataset.root={locked}/dataset")
+
+
+def test_an_output_folder_that_cannot_be_made():
+    assert "hydra.run.dir=/proc/mimicpipe" in fault("hydra.run.dir=/proc/mimicpipe")
+
+
+def test_source_demos_that_are_not_there(tmp_path):
+    assert "pool.path=nope.hdf5: no such file" in fault("pool=hdf5", "pool.path=nope.hdf5")
+    (tmp_path / "own.yaml").touch()
+    message = fault("pool=hdf5", "task.name=juggle")
+    assert "no source demos come with task juggle" in message
+
+
+def test_cuda_is_asked_of_the_driver(monkeypatch):
+    monkeypatch.setattr(preflight, "cuda_device_count", lambda: None)
+    assert "no NVIDIA driver" in fault("env.device=cuda:0")
+    monkeypatch.setattr(preflight, "cuda_device_count", lambda: 0)
+    assert "sees no GPU" in fault("env.device=cuda")
+    monkeypatch.setattr(preflight, "cuda_device_count", lambda: 2)
+    assert "cpu, cuda:0, cuda:1" in fault("env.device=cuda:2")
+    assert jobs("env.device=cuda:1")
+
+
+def test_the_driver_agrees_with_torch():
+    import torch
+
+    count = preflight.cuda_device_count()
+    assert (count or 0) == torch.cuda.device_count()
