@@ -45,8 +45,12 @@ class ArmEnv(MimicEnv):
     def reset(self, env_ids: Tensor, seeds: Seeds) -> None:
         parts = len(self.eef_names) + len(self.object_names)
         drawn = torch.from_numpy(uniforms(seeds, Stream.SCENE, 6 * parts)).float().view(-1, parts, 6)
-        pose = poses.make_pose(drawn[..., :3] - 0.5, poses.matrix_from_axis_angle((drawn[..., 3:] - 0.5) * 2.0))
-        pose = pose.transpose(0, 1)
+        place, vector = drawn[..., :3] - 0.5, (drawn[..., 3:] - 0.5) * 2.0
+        # Objects lie on a table, turned about z; eefs are above it.
+        place[:, : len(self.eef_names), 2] += 1.0
+        place[:, len(self.eef_names) :, 2] *= 0.1
+        vector[:, len(self.eef_names) :, :2] = 0.0
+        pose = poses.make_pose(place, poses.matrix_from_axis_angle(vector)).transpose(0, 1)
         self.eefs[:, env_ids] = pose[: len(self.eef_names)]
         self.objects[:, env_ids] = pose[len(self.eef_names) :]
         self.steps[env_ids] = 0
@@ -149,3 +153,48 @@ def random_demo(env: ArmEnv, seed: int, signal_steps: Mapping[str, int], length:
         },
     )
     return SourceDemo(name=f"demo_{seed}", info=info, actions=torch.zeros(length, env.action_dim))
+
+
+def pick_demo(seed: int, eef_names: Sequence[str] = ("arm",)) -> SourceDemo:
+    """A demonstration of lifting the cube with the first eef, recorded from an ArmEnv; the others wander off."""
+    env = ArmEnv(1, eef_names)
+    env.reset(torch.tensor([0]), np.asarray([seed]))
+    cube = env.get_object_poses()["cube"]
+    above = cube.clone()
+    above[:, 2, 3] += 0.9
+    targets, grippers = [], []
+    start = env.get_robot_eef_pose(env.eef_names[0])
+    for goal, closed, steps in ((cube, 1.0, 12 + seed % 4), (cube, -1.0, 3), (above, -1.0, 14)):
+        for step in range(1, steps + 1):
+            targets.append(poses.interpolate(start, goal, torch.tensor([step / steps])))
+            grippers.append(torch.full((1, 1), closed))
+        start = goal
+    frames: dict[str, list[Tensor]] = {name: [] for name in (*eef_names, "cube", "grasped", "action")}
+    for target, gripper in zip(targets, grippers, strict=True):
+        wanted = {eef: target if eef == eef_names[0] else wandered(env, eef) for eef in eef_names}
+        grips = {eef: gripper if eef == eef_names[0] else torch.ones(1, 1) for eef in eef_names}
+        action = env.target_eef_pose_to_action(wanted, grips)
+        for eef in eef_names:
+            frames[eef].append(torch.stack((env.get_robot_eef_pose(eef)[0], wanted[eef][0])))
+        frames["cube"].append(env.get_object_poses()["cube"][0])
+        near = poses.vector_norm(env.get_robot_eef_pose(eef_names[0])[0, :3, 3] - cube[0, :3, 3]) < 1e-3
+        frames["grasped"].append(near[0] & (gripper[0, 0] < 0))
+        frames["action"].append(action[0])
+        env.step(action)
+    assert bool(env.success()[0])
+    stacked = {name: torch.stack(values) for name, values in frames.items()}
+    info = DatagenInfo(
+        eef_pose={eef: stacked[eef][:, 0] for eef in eef_names},
+        object_poses={"cube": stacked["cube"]},
+        subtask_term_signals={"grasp": stacked["grasped"]},
+        target_eef_pose={eef: stacked[eef][:, 1] for eef in eef_names},
+        gripper_action=env.actions_to_gripper_actions(stacked["action"]),
+    )
+    return SourceDemo(name=f"demo_{seed}", info=info, actions=stacked["action"])
+
+
+def wandered(env: ArmEnv, eef: str) -> Tensor:
+    """A little way along x."""
+    pose = env.get_robot_eef_pose(eef)
+    pose[:, 0, 3] += 0.01
+    return pose
