@@ -109,7 +109,7 @@ def print_summary(run: Mapping[str, Any], output_dir: Path, console: Console | N
     dataset = run.get("dataset")
     if dataset is not None and counts["episodes"]:
         opener, viewer = open_commands(dataset["repo_id"], Path(_near(Path(dataset["root"]))))
-        out.print("\nOpen the dataset, or watch an episode (the viewer needs `pip install 'lerobot\\[viz]'`):")
+        out.print(Text("\nOpen it, or watch an episode (the viewer needs `pip install 'lerobot[viz]'`):"))
         out.print(Text(f"  {opener}"), soft_wrap=True)
         out.print(Text(f"  {viewer}"), soft_wrap=True)
 
