@@ -26,7 +26,7 @@ _ERRORS_IN_A_ROW = 3
 class Generator(Protocol):
     """Anything with `async generate(...)`; it gets those of the keywords below that its signature names."""
 
-    def generate(self, **kwargs: Any) -> Any:
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
         """Generate one attempt in slot `env_id`.
 
         Keywords: env_id, success_term, env_reset_queue, env_action_queue, attempt (`Attempt`), run (`RunState`).
@@ -78,6 +78,9 @@ async def run_data_generator(
             run.action_queue.discard(env_id)
             await _finish(run, env_id, attempt, results, error)
             _note_error(run, env_id, attempt, error)
+            # An attempt that fails before its first await would otherwise never let another task run.
+            if error is not None:
+                await asyncio.sleep(0)
     finally:
         run.board.park(env_id)
 

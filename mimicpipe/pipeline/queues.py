@@ -1,8 +1,8 @@
 """The two request queues between generators and the env loop, with `asyncio.Queue`'s words.
 
 Producer (a generator's coroutine): `await queue.put(item)`, then `await queue.join()`, which waits for the requests of
-the calling slot only. Consumer (the env loop): `drain()` everything, serve it in one batch, then `task_done(env_id)` for
-each slot.
+the calling slot only. Consumer (the env loop): `drain()` everything, serve it in one batch, then `task_done(env_id)`
+for each slot.
 
 One slot has at most one request at a time. A request is checked where it is made, so that the exception is raised in
 the coroutine that made the mistake and ends that attempt only.

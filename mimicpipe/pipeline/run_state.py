@@ -18,6 +18,9 @@ from mimicpipe.pipeline.slots import SlotBoard
 from mimicpipe.pipeline.telemetry import Counters, IdleTimingSelector, StageClock
 from mimicpipe.rng import attempt_seeds
 
+_SEED_BLOCK = 1024
+"""Attempt seeds are drawn this many at a time: one at a time, numpy's overhead would dominate."""
+
 SuccessTerm = Callable[[SimEnv], Tensor]
 
 
@@ -74,6 +77,7 @@ class RunState:
         self.hold = torch.zeros(n, dtype=torch.int32, device=device)
         self.ever = torch.zeros(n, dtype=torch.bool, device=device)
         self.error_streak = [0] * n
+        self._seeds: list[int] = []
         self.last_error: BaseException | None = None
         self.abort_error: BaseException | None = None
 
@@ -82,11 +86,17 @@ class RunState:
         index = self.budget.take_nowait()
         if index is None:
             return None
-        attempt = Attempt(index, int(attempt_seeds(self.options.seed, index)))
+        attempt = Attempt(index, self._seed(index))
         self.attempts[slot] = attempt
         self.was_reset[slot] = False
         self.start[slot] = self.counters.batch_steps
         return attempt
+
+    def _seed(self, index: int) -> int:
+        while index >= len(self._seeds):
+            block = range(len(self._seeds), len(self._seeds) + _SEED_BLOCK)
+            self._seeds.extend(attempt_seeds(self.options.seed, block).tolist())
+        return self._seeds[index]
 
     def length(self, slot: int) -> int:
         """Control steps of the slot's current episode."""

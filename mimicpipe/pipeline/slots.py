@@ -1,8 +1,8 @@
 """Which slots act, which think, which are parked: the one counter that tells the env loop when it may step.
 
 A slot *thinks* while its coroutine runs or awaits anything but the two queues; it is *settled* once it has put a
-request or is parked (no attempt to do). The loop steps when no slot thinks. Nothing polls: the last slot to settle wakes
-the loop.
+request or is parked (no attempt to do). The loop steps when no slot thinks. Nothing polls: the last slot to settle
+wakes the loop.
 """
 
 import asyncio
