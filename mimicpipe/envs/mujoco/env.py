@@ -1,0 +1,386 @@
+"""`env=mujoco`: N slots of one scene, stepped in a batch on the CPU.
+
+All state lives in one array (N, S): time, qpos, qvel. A control step is: IK of all slots in a few numpy calls on (…, N)
+arrays, then one call of MuJoCo's `rollout`, whose threads take ten physics steps per slot without the GIL. Solver warm
+starts are zeroed at each control step, so the state and the action alone determine the next state, bit for bit, in any
+slot, at any num_envs and thread count. Poses come from `kinematics`, not from MuJoCo, and are computed once per step.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+import torch
+from mujoco.rollout import Rollout
+from torch import Tensor
+
+from mimicpipe.envs.base import Feature, MimicEnv, require_known
+from mimicpipe.envs.mujoco import actions as action_codec
+from mimicpipe.envs.mujoco import ik, kinematics
+from mimicpipe.envs.mujoco.actions import ControlMode
+from mimicpipe.envs.mujoco.kinematics import Array, ArmPose
+from mimicpipe.envs.mujoco.panda import ARM_JOINTS, FINGER_JOINTS, MAX_FINGER
+from mimicpipe.envs.mujoco.render import CameraRenderer
+from mimicpipe.envs.mujoco.scene import CAMERAS, SUBSTEPS, TIMESTEP, build_model
+from mimicpipe.envs.tasks.base import Task, TaskView
+from mimicpipe.errors import ConfigError
+from mimicpipe.rng import Seeds, Stream, uniforms
+
+EEF = "panda"
+
+_IK_ITERATIONS = 2
+_START_NOISE = 0.02 * 3**0.5
+"""Half width of the uniform start noise of the arm's joints, radians: standard deviation 0.02, as in robosuite."""
+_START_NOISE_OFFSET = 1 << 20
+"""Position of the start noise in the SCENE stream, beyond anything a task draws."""
+_DIVERGED = 1e8
+"""No position, velocity or time of a sane simulation comes near this."""
+_WIDTH_NAME = "panda_gripper_width"
+
+
+class MujocoEnv(MimicEnv):
+    """N Franka Pandas at a table each, with the objects of one task.
+
+    Args:
+        task: scene, success and signals.
+        num_envs: number of slots N >= 1.
+        device: where tensors are taken and returned; physics runs on the CPU in any case.
+        cameras: any of "front", "wrist"; adds `observation.images.<camera>`.
+        image_size: (height, width) of the frames, pixels.
+        control: "ik_rel" or "ik_abs", see `actions`.
+        threads: physics threads; None is one per CPU this process may use.
+
+    Raises:
+        ConfigError: a value out of its range, or a camera or device this env or machine does not have.
+    """
+
+    fps = round(1.0 / (SUBSTEPS * TIMESTEP))
+    eef_names = (EEF,)
+    noise_dim = action_codec.POSE_NOISE_DIM
+    gripper_dim = 1
+
+    def __init__(
+        self,
+        task: Task,
+        num_envs: int,
+        device: str = "cpu",
+        cameras: Sequence[str] = (),
+        image_size: tuple[int, int] = (128, 128),
+        control: ControlMode | str = ControlMode.IK_REL,
+        threads: int | None = None,
+    ) -> None:
+        _check_config(num_envs, cameras, image_size, control, threads)
+        self.task = task
+        self.num_envs = num_envs
+        self.device = _torch_device(device)
+        self.control = ControlMode(control)
+        self.object_names = tuple(box.name for box in task.objects)
+        self.task_description = task.description
+        self.action_dim = len(self.control.names)
+        self.action_feature = Feature("float32", (self.action_dim,), self.control.names)
+        self.observation_features = _observation_features(self.object_names, cameras, image_size)
+
+        self.model = build_model(task, image_size)
+        self._renderer = CameraRenderer(self.model, cameras, image_size) if cameras else None
+        self._index_state()
+        self._start_physics(threads)
+        self.reset(self.all_ids(), np.zeros(num_envs, dtype=np.int64))
+
+    # -- layout ------------------------------------------------------------------------------------------------------
+
+    def _index_state(self) -> None:
+        """Columns of the state: time, qpos (arm, fingers, fixtures, objects), qvel."""
+        model = self.model
+        size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS.value)
+        if size != 1 + model.nq + model.nv:
+            raise ConfigError(f"task {self.task.name}: fixtures with activations or plugins are not supported")
+        arm = [int(model.joint(name).qposadr[0]) for name in (*ARM_JOINTS, *FINGER_JOINTS)]
+        if arm != list(range(9)):
+            raise AssertionError(f"the robot must come first in qpos, got addresses {arm}")
+        joints = [model.joint(f"{name}_joint") for name in self.object_names]
+        self._object_columns = np.array([[1 + j.qposadr[0] + i for i in range(7)] for j in joints]).reshape(-1, 7)
+        self._speed_columns = np.array([[1 + model.nq + j.dofadr[0] + i for i in range(3)] for j in joints])
+        self._initial_row = np.concatenate([[0.0], model.qpos0, np.zeros(model.nv)])
+        self._initial_row[1:8] = ik.REST_POSTURE
+        self._initial_row[8:10] = MAX_FINGER
+        self._state = np.empty((self.num_envs, size))
+
+    def _start_physics(self, threads: int | None) -> None:
+        count = min(threads or len(os.sched_getaffinity(0)), self.num_envs)
+        # With one thread the pool would only add a hand-over: zero runs the physics in the calling thread.
+        self._rollout: Rollout | None = Rollout(nthread=count if count > 1 else 0)
+        self._models = [self.model] * self.num_envs
+        self._data = [mujoco.MjData(self.model) for _ in range(count)]
+        self._ctrl = np.zeros((self.num_envs, SUBSTEPS, self.model.nu))
+        self._substates = np.empty((self.num_envs, SUBSTEPS, self._state.shape[1]))
+        self._sensordata = np.empty((self.num_envs, SUBSTEPS, self.model.nsensordata))
+
+    # -- state -------------------------------------------------------------------------------------------------------
+
+    def _touch(self) -> None:
+        """Forget what was derived from the state."""
+        self._joints: Array | None = None
+        self._arm: ArmPose | None = None
+        self._view: TaskView | None = None
+
+    def reset(self, env_ids: Tensor, seeds: Seeds) -> None:
+        """Arms near the rest posture, gripper open, objects where the task puts them; all from `seeds` alone."""
+        rows = env_ids.cpu().numpy()
+        seeds = np.asarray(seeds)
+        state = np.tile(self._initial_row, (len(rows), 1))
+        noise = uniforms(seeds, Stream.SCENE, 7, offset=_START_NOISE_OFFSET)
+        state[:, 1:8] += (2.0 * noise - 1.0) * _START_NOISE
+        for columns, pose in zip(self._object_columns, self._sample_objects(seeds), strict=True):
+            state[:, columns[:3]] = pose[:, :3, 3]
+            rot = np.ascontiguousarray(pose[:, :3, :3].transpose(1, 2, 0))
+            state[:, columns[3:]] = kinematics.quat_from_rotation(rot).T
+        self._state[rows] = state
+        self._touch()
+
+    def _sample_objects(self, seeds: Seeds) -> list[Array]:
+        poses = self.task.sample_object_poses(seeds)
+        return [poses[name].numpy() for name in self.object_names]
+
+    def get_state(self, env_ids: Tensor | None = None) -> Tensor:
+        """(K, S) float64: time, qpos, qvel."""
+        state = self._state if env_ids is None else self._state[env_ids.cpu().numpy()]
+        return self._out(state.copy())
+
+    def set_state(self, state: Tensor, env_ids: Tensor | None = None) -> None:
+        """Restore states (K, S) from `get_state`."""
+        rows = slice(None) if env_ids is None else env_ids.cpu().numpy()
+        self._state[rows] = state.cpu().numpy()
+        self._touch()
+
+    def finite(self) -> Tensor:
+        """(N,) bool: the slot's state has no NaN and no diverged number."""
+        with np.errstate(invalid="ignore"):
+            return self._out(np.abs(self._state).max(axis=1) < _DIVERGED)
+
+    # -- stepping ----------------------------------------------------------------------------------------------------
+
+    def step(self, actions: Tensor, env_ids: Tensor | None = None) -> None:
+        """Advance one control step (0.05 s) of all slots or of `env_ids`; see `MimicEnv.step`.
+
+        Raises:
+            ValueError: an action that is to be executed is not finite, or the shape is wrong.
+            RuntimeError: the env is closed.
+        """
+        if self._rollout is None:
+            raise RuntimeError("step after close")
+        if actions.shape != (self.num_envs, self.action_dim):
+            raise ValueError(f"actions must be {(self.num_envs, self.action_dim)}, got {tuple(actions.shape)}")
+        rows = None if env_ids is None else env_ids.cpu().numpy()
+        wanted = actions.to("cpu", torch.float32).numpy()
+        wanted = wanted if rows is None else wanted[rows]
+        if not np.isfinite(wanted).all():
+            raise ValueError("an action is not finite")
+        count = len(wanted)
+        if count == 0:
+            return
+        with np.errstate(all="ignore"):  # a diverged slot computes NaN; `finite` reports it
+            self._ctrl[:count] = self._servo_targets(wanted, rows)[:, None]
+        state = self._state if rows is None else self._state[rows]
+        self._rollout.rollout(
+            self._models[:count], self._data, state, self._ctrl[:count], nstep=SUBSTEPS, skip_checks=True,
+            state=self._substates[:count], sensordata=self._sensordata[:count], chunk_size=self._chunk(count),
+        )  # fmt: skip
+        self._state[slice(None) if rows is None else rows] = self._substates[:count, -1]
+        self._touch()
+
+    def _servo_targets(self, actions: action_codec.Actions, rows: npt.NDArray[np.int64] | None) -> Array:
+        """Controls (K, nu) of one control step."""
+        joints, arm = self._joint_positions(), self._arm_pose()
+        if rows is not None:
+            joints, arm = joints[:, rows], arm.select(rows)
+        target = action_codec.decode(self.control, actions, arm)
+        ctrl = np.zeros((len(actions), self.model.nu))
+        ctrl[:, :7] = ik.solve(joints, arm, target.pos, target.rot, target.error, _IK_ITERATIONS).T
+        ctrl[:, 7] = np.where(actions[:, -1] < 0.0, 0.0, MAX_FINGER)
+        return ctrl
+
+    def _chunk(self, count: int) -> int:
+        return max(1, count // (4 * len(self._data)))
+
+    # -- kinematics --------------------------------------------------------------------------------------------------
+
+    def _joint_positions(self) -> Array:
+        """(7, N) radians."""
+        if self._joints is None:
+            self._joints = np.ascontiguousarray(self._state[:, 1:8].T)
+        return self._joints
+
+    def _arm_pose(self) -> ArmPose:
+        if self._arm is None:
+            with np.errstate(all="ignore"):
+                self._arm = kinematics.forward(self._joint_positions())
+        return self._arm
+
+    def _task_view(self) -> TaskView:
+        """What the task may see of all slots, float32 tensors on the CPU."""
+        if self._view is None:
+            self._view = TaskView(
+                object_poses=self._object_matrices(),
+                object_speeds=self._object_speeds(),
+                eef_poses={EEF: _pose_tensor(self._arm_pose().pos, self._arm_pose().rot)},
+                gripper_widths={EEF: torch.from_numpy((self._state[:, 8] + self._state[:, 9]).astype(np.float32))},
+            )
+        return self._view
+
+    def _object_matrices(self) -> dict[str, Tensor]:
+        values = np.ascontiguousarray(self._state[:, self._object_columns].transpose(2, 1, 0))
+        with np.errstate(all="ignore"):
+            rot = kinematics.rotation_from_quat(values[3:])
+        return {name: _pose_tensor(values[:3, i], rot[:, :, i]) for i, name in enumerate(self.object_names)}
+
+    def _object_speeds(self) -> dict[str, Tensor]:
+        x, y, z = self._state[:, self._speed_columns].transpose(2, 1, 0)
+        speeds = np.sqrt(x * x + y * y + z * z).astype(np.float32)
+        return {name: torch.from_numpy(speeds[i]) for i, name in enumerate(self.object_names)}
+
+    def get_robot_eef_pose(self, eef_name: str, env_ids: Tensor | None = None) -> Tensor:
+        """Pose (K, 4, 4) of the grasp point between the fingertips; z is the approach direction."""
+        require_known("eef", eef_name, self.eef_names)
+        return self._select(self._task_view().eef_poses[eef_name], env_ids)
+
+    def get_object_poses(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
+        """Poses {object: (K, 4, 4)} of the boxes' centres."""
+        return {name: self._select(pose, env_ids) for name, pose in self._task_view().object_poses.items()}
+
+    # -- actions -----------------------------------------------------------------------------------------------------
+
+    def target_eef_pose_to_action(
+        self,
+        target_eef_pose: Mapping[str, Tensor],
+        gripper_action: Mapping[str, Tensor],
+        action_noise: Mapping[str, Tensor] | None = None,
+        env_ids: Tensor | None = None,
+    ) -> Tensor:
+        """Actions (K, A) that lead from the current state to the target poses; see `MimicEnv`."""
+        target = target_eef_pose[EEF].cpu().numpy()
+        pos = np.ascontiguousarray(target[:, :3, 3].T, dtype=np.float64)
+        rot = np.ascontiguousarray(target[:, :3, :3].transpose(1, 2, 0), dtype=np.float64)
+        noise = (action_noise or {}).get(EEF)
+        noise_array = None if noise is None else np.ascontiguousarray(noise.cpu().numpy().T, dtype=np.float64)
+        gripper = gripper_action[EEF].cpu().numpy()
+        with np.errstate(all="ignore"):
+            out = action_codec.encode(self.control, pos, rot, gripper, noise_array, self._current(env_ids))
+        return self._out(out)
+
+    def action_to_target_eef_pose(self, actions: Tensor, env_ids: Tensor | None = None) -> dict[str, Tensor]:
+        """Target poses {eef: (K, 4, 4)} that actions (K, A) ask for from the current state."""
+        values = actions.to("cpu", torch.float32).numpy()
+        with np.errstate(all="ignore"):
+            target = action_codec.decode(self.control, values, self._current(env_ids))
+        return {EEF: _pose_tensor(target.pos, target.rot).to(self.device)}
+
+    def actions_to_gripper_actions(self, actions: Tensor) -> dict[str, Tensor]:
+        """Gripper part {eef: (..., 1)} of actions (..., A): negative closes, else opens."""
+        return {EEF: actions[..., -1:]}
+
+    def _current(self, env_ids: Tensor | None) -> ArmPose:
+        return self._arm_pose() if env_ids is None else self._arm_pose().select(env_ids.cpu().numpy())
+
+    # -- task and observations ---------------------------------------------------------------------------------------
+
+    def get_subtask_term_signals(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
+        """{signal: (K,) bool} of the task."""
+        signals = self.task.subtask_term_signals(self._task_view())
+        return {name: self._select(value, env_ids) for name, value in signals.items()}
+
+    def success(self) -> Tensor:
+        """(N,) bool: the task's goal state holds at this instant."""
+        return self.task.success(self._task_view()).to(self.device)
+
+    def observe(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
+        """Observations of the current state, {feature: (K, *shape)}; frames are rendered for the asked slots only."""
+        rows = slice(None) if env_ids is None else env_ids.cpu().numpy()
+        state, arm = self._state[rows], self._current(env_ids)
+        joints = np.empty((len(state), 8), dtype=np.float32)
+        joints[:, :7] = state[:, 1:8]
+        joints[:, 7] = state[:, 8] + state[:, 9]
+        eef = np.empty((len(state), 7), dtype=np.float32)
+        with np.errstate(all="ignore"):
+            eef[:, :3], eef[:, 3:] = arm.pos.T, kinematics.quat_from_rotation(arm.rot).T
+        objects = state[:, self._object_columns].astype(np.float32)
+        objects[..., 3:] *= np.where(objects[..., 3:4] < 0, np.float32(-1), np.float32(1))
+        out = {
+            "observation.state": self._out(joints),
+            "observation.eef_pose": self._out(eef),
+            "observation.environment_state": self._out(objects.reshape(len(state), -1)),
+        }
+        if self._renderer is not None:
+            frames = self._renderer.render(state[:, 1 : 1 + self.model.nq])
+            out |= {f"observation.images.{name}": self._out(frame) for name, frame in frames.items()}
+        return out
+
+    def close(self) -> None:
+        """Stop the physics threads and free the GL context; safe to call twice."""
+        if self._rollout is not None:
+            self._rollout.close()
+        self._rollout = None
+        if self._renderer is not None:
+            self._renderer.close()
+
+    # -- borders -----------------------------------------------------------------------------------------------------
+
+    def _out(self, array: npt.NDArray[np.generic]) -> Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+    def _select(self, tensor: Tensor, env_ids: Tensor | None) -> Tensor:
+        """Rows of a cached CPU tensor as the caller's own tensor."""
+        out = tensor.clone() if env_ids is None else tensor[env_ids.cpu()]
+        return out.to(self.device)
+
+
+def _pose_tensor(pos: Array, rot: Array) -> Tensor:
+    """(N, 4, 4) float32 poses from (3, N) and (3, 3, N)."""
+    out = np.zeros((pos.shape[1], 4, 4), dtype=np.float32)
+    out[:, :3, :3] = rot.transpose(2, 0, 1)
+    out[:, :3, 3] = pos.T
+    out[:, 3, 3] = 1.0
+    return torch.from_numpy(out)
+
+
+def _observation_features(
+    objects: Sequence[str], cameras: Sequence[str], image_size: tuple[int, int]
+) -> dict[str, Feature]:
+    pose = ("x", "y", "z", "qw", "qx", "qy", "qz")
+    features = {
+        "observation.state": Feature("float32", (8,), (*ARM_JOINTS, _WIDTH_NAME)),
+        "observation.eef_pose": Feature("float32", (7,), pose),
+        "observation.environment_state": Feature(
+            "float32", (7 * len(objects),), tuple(f"{name}_{part}" for name in objects for part in pose)
+        ),
+    }
+    image = Feature("video", (*image_size, 3), ("height", "width", "channels"))
+    return features | {f"observation.images.{name}": image for name in cameras}
+
+
+def _torch_device(device: str) -> torch.device:
+    try:
+        out = torch.device(device)
+    except RuntimeError as error:
+        raise ConfigError(f"env.device={device}: not a torch device; use cpu or cuda:0") from error
+    if out.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"env.device={device}: no CUDA on this machine; use env.device=cpu")
+    return out
+
+
+def _check_config(
+    num_envs: int, cameras: Sequence[str], image_size: tuple[int, int], control: str, threads: int | None
+) -> None:
+    if num_envs < 1:
+        raise ConfigError(f"env.num_envs={num_envs}: must be 1 or more")
+    if threads is not None and threads < 1:
+        raise ConfigError(f"env.threads={threads}: must be 1 or more, or null for one per CPU")
+    if unknown := [name for name in cameras if name not in CAMERAS]:
+        raise ConfigError(
+            f"env.cameras={list(cameras)}: no camera {', '.join(unknown)}; choose from {', '.join(CAMERAS)}"
+        )
+    if len(image_size) != 2 or min(image_size) < 16:
+        raise ConfigError(f"env.image_size={list(image_size)}: must be [height, width], each 16 or more")
+    if control not in list(ControlMode):
+        raise ConfigError(f"env.control={control}: choose from {', '.join(ControlMode)}")

@@ -1,0 +1,210 @@
+"""A Franka Panda with its hand, built with MjSpec from published figures; primitive shapes only.
+
+Sources, named beside each table:
+[DH]   Franka Control Interface documentation, "Denavit-Hartenberg parameters" and "Limits for Panda".
+[URDF] franka_ros, franka_description (robots/common/{inertial.yaml, franka_hand.xacro}, robots/panda/joint_limits.yaml).
+[GAZ]  Gaz, Cognetti, Oliva, Robuffo Giordano and De Luca, "Dynamic identification of the Franka Emika Panda robot with
+       retrieval of feasible parameters using penalty-based optimization", RA-L 4(4), 2019: the inertias of [URDF].
+[MEN]  MuJoCo Menagerie, franka_emika_panda/panda.xml: servo gains and armature.
+"""
+
+import math
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+
+ARM_JOINTS = tuple(f"panda_joint{i}" for i in range(1, 8))
+FINGER_JOINTS = ("panda_finger_joint1", "panda_finger_joint2")
+HAND_BODY = "panda_hand"
+
+# [DH], Craig's convention: link i's frame is RotX(twist) TransX(a) RotZ(theta) TransZ(d) from link i - 1's.
+# Twist in quarter turns, a and d in metres.
+DH_TWIST = (0, -1, 1, 1, -1, 1, 1)
+DH_A = (0.0, 0.0, 0.0, 0.0825, -0.0825, 0.0, 0.088)
+DH_D = (0.333, 0.0, 0.316, 0.0, 0.384, 0.0, 0.0)
+
+FLANGE_OFFSET = 0.107
+"""Link 7's frame to the flange, metres [DH]."""
+HAND_YAW = -math.pi / 4
+"""Hand's frame about the flange's z axis, radians [URDF]."""
+GRASP_OFFSET = 0.1034
+"""Hand's frame to the grasp point between the fingertips, metres [URDF, `hand_tcp`]."""
+
+JOINT_LOWER = np.array([-2.8973, -1.7628, -2.8973, -3.0718, -2.8973, -0.0175, -2.8973])
+JOINT_UPPER = np.array([2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973])
+"""Joint range, radians [URDF, joint_limits.yaml]."""
+MAX_FINGER = 0.04
+"""Travel of one finger, metres [URDF]."""
+
+_TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
+"""Joint torque limits, N m [URDF]."""
+_ARM_KP = (4500.0, 4500.0, 3500.0, 3500.0, 2000.0, 2000.0, 2000.0)
+"""Servo stiffness, N m/rad [MEN]."""
+_ARM_KV = (450.0, 450.0, 350.0, 350.0, 200.0, 200.0, 200.0)
+"""Servo damping, N m s/rad [MEN]."""
+_ARMATURE = 0.1
+"""Rotor inertia seen at a joint, kg m2 or kg [MEN]."""
+_JOINT_DAMPING = 1.0
+"""N m s/rad or N s/m [MEN]."""
+
+_GRIP_KP = 6000.0
+_GRIP_KV = 600.0
+"""Finger servo on the mean travel, N/m and N s/m: 0.2 m/s at the most [URDF, velocity limit], settled in 0.2 s."""
+_GRIP_FORCE = 40.0
+"""Force limit of that servo, N: 20 N a finger; the hand's data sheet gives 30 to 70 N of continuous grip force."""
+
+# Collision bits: the table and the cubes meet everything that moves; the robot does not meet itself (the joint limits
+# and the IK's rest posture keep the arm from that), so self pairs cost nothing.
+TABLE_BIT, OBJECT_BIT, ROBOT_BIT = 1, 2, 4
+
+_SHELL = (0.93, 0.94, 0.95, 1.0)
+_DARK = (0.22, 0.23, 0.25, 1.0)
+_RUBBER = (0.10, 0.10, 0.11, 1.0)
+
+
+@dataclass(frozen=True)
+class _Link:
+    """Inertia of one link about its centre of mass, in the link's frame; and its shell, a capsule."""
+
+    mass: float
+    com: tuple[float, float, float]
+    inertia: tuple[float, float, float, float, float, float]
+    """xx, yy, zz, xy, xz, yz; kg m2."""
+    capsule: tuple[float, float, float, float, float, float, float]
+    """Radius, from (3), to (3): self-collision capsules of the public URDF, shortened to its visual shell, metres."""
+
+
+# [GAZ] by way of [URDF, inertial.yaml].
+_LINKS = (
+    _Link(4.970684, (0.003875, 0.002081, -0.04762), (0.70337, 0.70661, 0.009117, -0.000139, 0.006772, 0.019169),
+          (0.06, 0, 0, -0.19, 0, 0, -0.03)),
+    _Link(0.646926, (-0.003141, -0.02872, 0.003495), (0.007962, 0.02811, 0.025995, -0.003925, 0.010254, 0.000704),
+          (0.06, 0, 0, -0.06, 0, 0, 0.06)),
+    _Link(3.228604, (0.027518, 0.039252, -0.066502), (0.037242, 0.036155, 0.01083, -0.004761, -0.011396, -0.012805),
+          (0.06, 0, 0, -0.145, 0, 0, -0.05)),
+    _Link(3.587895, (-0.05317, 0.104419, 0.027454), (0.025853, 0.019552, 0.028323, 0.007796, -0.001332, 0.008641),
+          (0.06, 0, 0, -0.05, 0, 0, 0.05)),
+    _Link(1.225946, (-0.011953, 0.041065, -0.038437), (0.035549, 0.029474, 0.008627, -0.002117, -0.004037, 0.000229),
+          (0.05, 0, 0.03, -0.25, 0, 0.05, -0.08)),
+    _Link(1.666555, (0.060149, -0.014117, -0.010517), (0.001964, 0.004354, 0.005433, 0.000109, -0.001158, 0.000341),
+          (0.05, 0, 0, -0.03, 0, 0, 0.01)),
+    _Link(0.735522, (0.010517, -0.004252, 0.061597), (0.012516, 0.010027, 0.004815, -0.000428, -0.001196, -0.000741),
+          (0.04, 0, 0, 0.01, 0, 0, 0.07)),
+)  # fmt: skip
+
+
+def add_panda(spec: mujoco.MjSpec) -> None:
+    """Add the arm, its hand, servos and cameras' mount to a scene; the base stands at the world's origin.
+
+    Actuators are, in order: seven joint position servos (radians), and one servo for the fingers' mean travel (metres).
+    """
+    base = spec.worldbody.add_body(name="panda_link0")
+    # [URDF]: a squat pedestal stands for the base's mesh.
+    base.add_geom(type=mujoco.mjtGeom.mjGEOM_CYLINDER, size=[0.075, 0.07, 0], pos=[-0.03, 0, 0.07], rgba=_SHELL,
+                  contype=0, conaffinity=0)  # fmt: skip
+    body = base
+    for index, link in enumerate(_LINKS):
+        body = _add_link(body, index, link)
+    hand = body.add_body(
+        name=HAND_BODY, pos=[0, 0, FLANGE_OFFSET], quat=[math.cos(HAND_YAW / 2), 0, 0, math.sin(HAND_YAW / 2)]
+    )
+    _add_hand(spec, hand)
+    for index, joint in enumerate(ARM_JOINTS):
+        _add_servo(spec, joint, mujoco.mjtTrn.mjTRN_JOINT, _ARM_KP[index], _ARM_KV[index], _TORQUE[index])
+    _add_servo(spec, "panda_fingers", mujoco.mjtTrn.mjTRN_TENDON, _GRIP_KP, _GRIP_KV, _GRIP_FORCE)
+
+
+def _add_link(parent: "mujoco.MjsBody", index: int, link: _Link) -> "mujoco.MjsBody":
+    twist = DH_TWIST[index] * math.pi / 2
+    # After the twist, z of the new frame is the joint's axis, along which d is measured.
+    axis = (0.0, -math.sin(twist), math.cos(twist))
+    body = parent.add_body(
+        name=f"panda_link{index + 1}",
+        pos=[DH_A[index], DH_D[index] * axis[1], DH_D[index] * axis[2]],
+        quat=[math.cos(twist / 2), math.sin(twist / 2), 0, 0],
+        mass=link.mass,
+        ipos=link.com,
+        fullinertia=link.inertia,
+        explicitinertial=True,
+        gravcomp=1.0,
+    )
+    body.add_joint(
+        name=ARM_JOINTS[index],
+        type=mujoco.mjtJoint.mjJNT_HINGE,
+        axis=[0, 0, 1],
+        range=[JOINT_LOWER[index], JOINT_UPPER[index]],
+        limited=True,
+        armature=_ARMATURE,
+        damping=_JOINT_DAMPING,
+    )
+    # The upper arm cannot reach the table within the joint limits of a useful grasp; only the forearm, the wrist and
+    # the hand collide.
+    collides = index >= 4
+    body.add_geom(
+        type=mujoco.mjtGeom.mjGEOM_CAPSULE,
+        size=[link.capsule[0], 0, 0],
+        fromto=link.capsule[1:],
+        rgba=_SHELL,
+        contype=ROBOT_BIT if collides else 0,
+        conaffinity=(TABLE_BIT | OBJECT_BIT) if collides else 0,
+    )
+    return body
+
+
+def _add_hand(spec: mujoco.MjSpec, hand: "mujoco.MjsBody") -> None:
+    # [URDF, inertial.yaml]; shape: a box of the hand's width and depth, between the flange and the fingers.
+    hand.mass, hand.ipos, hand.inertia = 0.73, [-0.01, 0, 0.03], [0.001, 0.0025, 0.0017]
+    hand.explicitinertial, hand.gravcomp = True, 1.0
+    _robot_box(hand, (0.02, 0.1, 0.033), (0, 0, 0.033), _SHELL)
+    hand.add_site(name="panda_grasp", pos=[0, 0, GRASP_OFFSET], size=[0.004, 0, 0], rgba=[0, 0, 0, 0])
+    for index, side in enumerate((1.0, -1.0)):
+        _add_finger(hand, index, side)
+    tendon = spec.add_tendon(name="panda_fingers")
+    for joint in FINGER_JOINTS:
+        tendon.wrap_joint(joint, 0.5)
+    # The real fingers share one belt; the constraint is as stiff as the time step allows (time constant 2 dt).
+    mimic = spec.add_equality(name="panda_finger_mimic", type=mujoco.mjtEq.mjEQ_JOINT,
+                              name1=FINGER_JOINTS[0], name2=FINGER_JOINTS[1], objtype=mujoco.mjtObj.mjOBJ_JOINT)  # fmt: skip
+    mimic.data[:5] = [0, 1, 0, 0, 0]
+    mimic.solref[:] = [0.01, 1.0]
+    mimic.solimp[:] = [0.95, 0.99, 0.001, 0.5, 2.0]
+
+
+def _add_finger(hand: "mujoco.MjsBody", index: int, side: float) -> None:
+    """A finger that opens along the hand's y axis; side +1 is the left one. Offsets and boxes: [URDF, franka_hand.xacro]."""
+    name = ("panda_leftfinger", "panda_rightfinger")[index]
+    finger = hand.add_body(name=name, pos=[0, 0, 0.0584], mass=0.015, inertia=[2.375e-6, 2.375e-6, 7.5e-7],
+                           ipos=[0, 0, 0], explicitinertial=True, gravcomp=1.0)  # fmt: skip
+    finger.add_joint(name=FINGER_JOINTS[index], type=mujoco.mjtJoint.mjJNT_SLIDE, axis=[0, side, 0],
+                     range=[0, MAX_FINGER], limited=True, armature=_ARMATURE, damping=_JOINT_DAMPING)  # fmt: skip
+    # Shank: carriage, screw mount and slanted finger as one box behind the tip.
+    _robot_box(finger, (0.00875, 0.0076, 0.018), (0, side * 0.0158, 0.018), _DARK)
+    # Rubber tip: 17.5 x 15.2 x 18.5 mm, its inner face on the plane where closed fingers meet.
+    tip = _robot_box(finger, (0.00875, 0.0076, 0.00925), (0, side * 0.0076, 0.04525), _RUBBER)
+    tip.name = f"{name}_tip"
+    tip.friction[:] = [1.5, 0.01, 0.001]
+    tip.solref[:] = [0.01, 1.0]
+    tip.solimp[:] = [0.95, 0.99, 0.001, 0.5, 2.0]
+    tip.priority = 1
+
+
+def _robot_box(
+    body: "mujoco.MjsBody",
+    half_size: tuple[float, float, float],
+    pos: tuple[float, float, float],
+    rgba: tuple[float, float, float, float],
+) -> "mujoco.MjsGeom":
+    return body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=half_size, pos=pos, rgba=rgba,
+                         contype=ROBOT_BIT, conaffinity=TABLE_BIT | OBJECT_BIT)  # fmt: skip
+
+
+def _add_servo(
+    spec: mujoco.MjSpec, target: str, transmission: mujoco.mjtTrn, kp: float, kv: float, force: float
+) -> None:
+    """Position servo: force kp (ctrl - length) - kv velocity, limited to +-force."""
+    servo = spec.add_actuator(name=f"{target}_servo", target=target, trntype=transmission)
+    servo.gaintype, servo.biastype = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_AFFINE
+    servo.gainprm[0] = kp
+    servo.biasprm[:3] = [0.0, -kp, -kv]
+    servo.forcelimited, servo.forcerange = True, [-force, force]

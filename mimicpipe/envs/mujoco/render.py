@@ -1,0 +1,88 @@
+"""Off-screen camera frames of any slot, from its state at the time of the call."""
+
+import importlib
+import os
+from collections.abc import Sequence
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+
+from mimicpipe.errors import ConfigError
+
+_NO_GL = (
+    "env.cameras={cameras}: no OpenGL context ({backend}: {error}); on Debian or Ubuntu `apt-get install libegl1 "
+    "libegl-mesa0 libgl1-mesa-dri` gives software rendering, or run with env.cameras=[]"
+)
+
+
+class CameraRenderer:
+    """Renders named cameras of one model; the GL context is made at the first frame.
+
+    MuJoCo's own `Renderer` picks its GL library when `mujoco` is first imported; this one picks it when a frame is first
+    asked for, so that a run without cameras needs no GL at all. `MUJOCO_GL` (egl, osmesa, glfw) chooses it; egl if unset.
+    """
+
+    def __init__(self, model: mujoco.MjModel, cameras: Sequence[str], image_size: tuple[int, int]) -> None:
+        self._model = model
+        self._cameras = tuple(cameras)
+        self._height, self._width = image_size
+        self._data = mujoco.MjData(model)
+        self._scene = mujoco.MjvScene(model, maxgeom=200)
+        # Shadows and reflections take most of a software renderer's time.
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = 0
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = 0
+        self._option = mujoco.MjvOption()
+        self._rect = mujoco.MjrRect(0, 0, self._width, self._height)
+        self._gl = None
+        self._context: mujoco.MjrContext | None = None
+
+    def render(self, qpos: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.uint8]]:
+        """Frames {camera: (K, H, W, 3)} uint8 of K states' positions (K, nq)."""
+        context = self._current_context()
+        frames = {name: np.empty((len(qpos), self._height, self._width, 3), np.uint8) for name in self._cameras}
+        buffer = np.empty((self._height, self._width, 3), np.uint8)
+        camera = mujoco.MjvCamera()
+        camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        for row, positions in enumerate(qpos):
+            self._data.qpos[:] = positions
+            mujoco.mj_kinematics(self._model, self._data)
+            mujoco.mj_comPos(self._model, self._data)
+            mujoco.mj_camlight(self._model, self._data)
+            for name in self._cameras:
+                camera.fixedcamid = self._model.camera(name).id
+                mujoco.mjv_updateScene(self._model, self._data, self._option, None, camera,
+                                       mujoco.mjtCatBit.mjCAT_ALL.value, self._scene)  # fmt: skip
+                mujoco.mjr_render(self._rect, self._scene, context)
+                mujoco.mjr_readPixels(buffer, None, self._rect, context)
+                frames[name][row] = buffer[::-1]  # OpenGL's first row is the lowest
+        return frames
+
+    def _current_context(self) -> mujoco.MjrContext:
+        """The rendering context, current in the calling thread."""
+        if self._context is None:
+            self._gl = self._create_gl()
+            self._gl.make_current()
+            self._context = mujoco.MjrContext(self._model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
+            mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
+        else:
+            self._gl.make_current()
+        return self._context
+
+    def _create_gl(self):  # noqa: ANN202 - one of three classes of mujoco
+        backend = os.environ.get("MUJOCO_GL") or "egl"
+        try:
+            return importlib.import_module(f"mujoco.{backend}").GLContext(self._width, self._height)
+        # Each library fails in its own way: ImportError, AttributeError of a missing symbol, RuntimeError, EGLError.
+        except Exception as error:
+            line = " ".join(f"{type(error).__name__} {error}".split())
+            message = _NO_GL.format(cameras=list(self._cameras), backend=backend, error=line)
+            raise ConfigError(message) from error
+
+    def close(self) -> None:
+        """Free the GL context; safe to call twice."""
+        if self._context is not None:
+            self._gl.make_current()
+            self._context.free()
+            self._gl.free()
+        self._context = self._gl = None

@@ -1,0 +1,115 @@
+"""The scene of one slot: table, Panda, the task's boxes, lights and cameras, compiled into one MjModel for all slots."""
+
+import math
+
+import mujoco
+
+from mimicpipe.envs.mujoco.panda import HAND_BODY, OBJECT_BIT, ROBOT_BIT, TABLE_BIT, add_panda
+from mimicpipe.envs.tasks.base import ObjectSpec, Task
+from mimicpipe.envs.tasks.placement import TABLE_CENTRE
+
+TIMESTEP = 0.005
+"""Physics step, seconds."""
+SUBSTEPS = 10
+"""Physics steps in one control step: 20 Hz control."""
+
+CAMERAS = ("front", "wrist")
+
+
+def build_model(task: Task, image_size: tuple[int, int]) -> mujoco.MjModel:
+    """Compile a task's scene.
+
+    Args:
+        task: names the free boxes and adds its own fixtures.
+        image_size: (height, width) of camera frames; only sizes the off-screen buffer, physics is the same for all.
+
+    Returns:
+        A model whose qpos is: 7 arm joints, 2 fingers, the task's fixtures, then 7 numbers (position, wxyz quaternion)
+        for each of the task's objects.
+    """
+    # MuJoCo would write MUJOCO_LOG.TXT into the working folder at the first warning; the env reports divergence itself.
+    log = mujoco.MjLogConfig.get()
+    log.logto_file = log.logto_console = False
+    mujoco.MjLogConfig.set(log)
+
+    spec = mujoco.MjSpec()
+    spec.modelname = f"mimicpipe_{task.name}"
+    spec.compiler.degree = False
+    _set_options(spec)
+    spec.visual.global_.offheight, spec.visual.global_.offwidth = image_size
+    add_panda(spec)
+    _add_table(spec)
+    _add_cameras(spec)
+    task.add_fixtures(spec)
+    for box in task.objects:
+        _add_box(spec, box)
+    return spec.compile()
+
+
+def _set_options(spec: mujoco.MjSpec) -> None:
+    option = spec.option
+    option.timestep = TIMESTEP
+    option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    # Elliptic cones with a high impratio hold a grasp without slip (MuJoCo documentation, "Preventing slip").
+    option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    option.impratio = 10.0
+    # A diverging slot must show as a non-finite state, not as a silent reset.
+    option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
+
+
+def _add_table(spec: mujoco.MjSpec) -> None:
+    # A plane: cheaper than a box and its contacts are the same; the 0.8 m plate around it is for the eye.
+    spec.worldbody.add_geom(
+        name="table", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[1.0, 1.0, 0.05], rgba=[0, 0, 0, 0],
+        contype=TABLE_BIT, conaffinity=0, friction=[1.0, 0.005, 0.0001],
+    )  # fmt: skip
+    spec.worldbody.add_geom(
+        name="table_plate", type=mujoco.mjtGeom.mjGEOM_BOX, size=[0.4, 0.4, 0.02], rgba=[0.72, 0.63, 0.52, 1],
+        pos=[TABLE_CENTRE[0], TABLE_CENTRE[1], -0.02], contype=0, conaffinity=0,
+    )  # fmt: skip
+
+
+def _add_box(spec: mujoco.MjSpec, box: ObjectSpec) -> None:
+    body = spec.worldbody.add_body(name=box.name, pos=[TABLE_CENTRE[0], TABLE_CENTRE[1], box.half_size[2]])
+    body.add_freejoint(name=f"{box.name}_joint")
+    body.add_geom(
+        name=box.name, type=mujoco.mjtGeom.mjGEOM_BOX, size=box.half_size, rgba=box.rgba, mass=box.mass,
+        contype=OBJECT_BIT, conaffinity=TABLE_BIT | OBJECT_BIT | ROBOT_BIT, friction=[1.0, 0.005, 0.0001],
+    )  # fmt: skip
+
+
+def _add_cameras(spec: mujoco.MjSpec) -> None:
+    spec.visual.headlight.ambient = [0.35, 0.35, 0.35]
+    spec.visual.headlight.diffuse = [0.4, 0.4, 0.4]
+    spec.visual.headlight.specular = [0.1, 0.1, 0.1]
+    spec.worldbody.add_light(pos=[0.8, -0.6, 1.8], dir=[-0.2, 0.4, -1.0], diffuse=[0.5, 0.5, 0.5], castshadow=False)
+    # Front: from beyond the table towards the robot, the D1 square in full view.
+    spec.worldbody.add_camera(
+        name="front", pos=[1.35, 0.0, 0.65], fovy=45.0, quat=_look_quat((1.35, 0.0, 0.65), (0.52, 0.0, 0.08))
+    )
+    # Wrist: beside the flange, over the grasp point, as robosuite's `robot0_eye_in_hand`.
+    hand = next(body for body in spec.bodies if body.name == HAND_BODY)
+    hand.add_camera(name="wrist", pos=[0.07, 0.0, -0.02], fovy=75.0, quat=_look_quat((0.07, 0, -0.02), (0, 0, 0.13)))
+
+
+def _look_quat(eye: tuple[float, float, float], target: tuple[float, float, float]) -> list[float]:
+    """Orientation wxyz of a camera at `eye` in the x-z plane that looks at `target` in it; image up is away from -z."""
+    dx, dz = target[0] - eye[0], target[2] - eye[2]
+    length = math.hypot(dx, dz)
+    dx, dz = dx / length, dz / length
+    # MuJoCo cameras look along -z with y up. Right is +-y of the parent frame; up completes the frame.
+    spec_z = (-dx, 0.0, -dz)
+    right = (0.0, 1.0, 0.0) if dx < 0 else (0.0, -1.0, 0.0)
+    up = (
+        spec_z[1] * right[2] - spec_z[2] * right[1],
+        spec_z[2] * right[0] - spec_z[0] * right[2],
+        spec_z[0] * right[1] - spec_z[1] * right[0],
+    )
+    matrix = [right[0], up[0], spec_z[0], right[1], up[1], spec_z[1], right[2], up[2], spec_z[2]]
+    quat = [0.0] * 4
+    import numpy as np
+
+    out = np.zeros(4)
+    mujoco.mju_mat2Quat(out, np.asarray(matrix))
+    quat[:] = out.tolist()
+    return quat
