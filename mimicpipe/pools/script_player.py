@@ -1,0 +1,132 @@
+"""Plays an expert's moves in K slots at once, each slot at its own point of the script."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mimicpipe import poses, rng
+from mimicpipe.pools.experts import Habits, Move, Scene, draw_habits, draw_pauses
+
+_TURN_SPEED = 0.9
+"""Mean turning speed at tempo 1, rad/s."""
+_SHORTEST_MOVE = 4
+"""Control steps of the shortest movement."""
+_ARRIVED_POSITION = 0.004
+"""Metres from the goal within which the eef has arrived."""
+_ARRIVED_ROTATION = 0.03
+"""Radians, likewise."""
+_PATIENCE = 20
+"""Steps after which the next move begins although the eef has not arrived."""
+
+
+@dataclass(slots=True)
+class Command:
+    """What the expert wants in the next step."""
+
+    target: Tensor
+    """(K, 4, 4) eef poses."""
+    gripper: Tensor
+    """(K, 1)"""
+
+
+class ScriptPlayer:
+    """An expert at work in K slots.
+
+    Args:
+        moves: the expert's moves.
+        seeds: (K,) seeds of the demos; habits and pauses depend on nothing else.
+        final_hold: steps that the last move's pause lasts at least.
+        fps: control rate, Hz.
+        eef: (K, 4, 4) poses to start from.
+    """
+
+    def __init__(self, moves: tuple[Move, ...], seeds: rng.Seeds, final_hold: int, fps: int, eef: Tensor) -> None:
+        count, device = eef.shape[0], eef.device
+        self._moves = moves
+        self._fps = fps
+        self._habits = draw_habits(seeds, device)
+        self._pauses = draw_pauses(seeds, moves, device)
+        self._pauses[:, -1] += final_hold
+        self._move = torch.zeros(count, dtype=torch.int64, device=device)
+        self._fresh = torch.ones(count, dtype=torch.bool, device=device)
+        self._step = torch.zeros(count, dtype=torch.int64, device=device)
+        self._waited = torch.zeros(count, dtype=torch.int64, device=device)
+        self._duration = torch.ones(count, dtype=torch.int64, device=device)
+        self._start = eef.clone()
+        self._goal = eef.clone()
+        self._target = eef.clone()
+        self._bow = torch.zeros(count, 3, device=device)
+        self._gripper = torch.zeros(count, 1, device=device)
+        self.done = torch.zeros(count, dtype=torch.bool, device=device)
+        """(K,) bool: the script is over; its slot keeps the last command."""
+
+    def act(self, eef: Tensor, objects: dict[str, Tensor]) -> Command:
+        """The command of the next step, given measured poses (K, 4, 4)."""
+        self._advance(eef)
+        if bool(self._fresh.any()):
+            self._begin_moves(Scene(eef, self._target, objects))
+        self._step += 1
+        fraction = (self._step / self._duration).clamp(max=1.0)
+        smooth = _minimum_jerk(fraction)
+        self._target = poses.interpolate(self._start, self._goal, smooth)
+        # Zero at both ends, one in the middle.
+        self._target[:, :3, 3] += self._bow * (4.0 * smooth * (1.0 - smooth))[:, None]
+        return Command(self._target.clone(), self._gripper.clone())
+
+    def _advance(self, eef: Tensor) -> None:
+        """Count the pauses of slots that have arrived, and go on to the next move after them."""
+        late = self._step >= self._duration + _PATIENCE
+        arrived = (self._step >= self._duration) & (_near(eef, self._goal) | late | (self._waited > 0))
+        pause = self._pauses.gather(1, self._move[:, None])[:, 0]
+        over = arrived & (self._waited >= pause) & ~self._fresh
+        self._waited += arrived
+        last = self._move == len(self._moves) - 1
+        self.done |= over & last
+        self._fresh |= over & ~last
+        self._move += over & ~last
+
+    def _begin_moves(self, scene: Scene) -> None:
+        """Set out on the moves that begin now."""
+        for index, move in enumerate(self._moves):
+            rows = torch.nonzero(self._fresh & (self._move == index))[:, 0]
+            if rows.numel():
+                self._begin(rows, move, _take_scene(scene, rows))
+        self._step.masked_fill_(self._fresh, 0)
+        self._waited.masked_fill_(self._fresh, 0)
+        self._fresh.zero_()
+
+    def _begin(self, rows: Tensor, move: Move, scene: Scene) -> None:
+        habits = _take_habits(self._habits, rows)
+        goal = move.goal(scene, habits)
+        way = poses.vector_norm(goal[:, :3, 3] - scene.commanded[:, :3, 3])
+        turn = poses.compose_rotations(goal[:, :3, :3], scene.commanded[:, :3, :3].transpose(1, 2))
+        angle = poses.vector_norm(poses.axis_angle_from_matrix(turn))
+        seconds = torch.maximum(way / move.speed, angle / _TURN_SPEED)[:, 0] / habits.tempo
+        self._duration[rows] = (seconds * self._fps).ceil().long().clamp(min=_SHORTEST_MOVE)
+        self._start[rows] = scene.commanded
+        self._goal[rows] = goal
+        self._bow[rows] = habits.bow * way if move.bowed else torch.zeros_like(habits.bow)
+        self._gripper[rows] = move.gripper
+
+
+def _minimum_jerk(fraction: Tensor) -> Tensor:
+    """Part of the way after a part of the time (Flash and Hogan, J. Neuroscience 5(7), 1985)."""
+    return fraction * fraction * fraction * (10.0 + fraction * (6.0 * fraction - 15.0))
+
+
+def _near(pose: Tensor, goal: Tensor) -> Tensor:
+    """(K,) bool: the eef has arrived."""
+    way = poses.vector_norm(pose[:, :3, 3] - goal[:, :3, 3])[:, 0]
+    turn = poses.compose_rotations(goal[:, :3, :3], pose[:, :3, :3].transpose(1, 2))
+    angle = poses.vector_norm(poses.axis_angle_from_matrix(turn))[:, 0]
+    return (way < _ARRIVED_POSITION) & (angle < _ARRIVED_ROTATION)
+
+
+def _take_scene(scene: Scene, rows: Tensor) -> Scene:
+    objects = {name: pose[rows] for name, pose in scene.objects.items()}
+    return Scene(scene.eef[rows], scene.commanded[rows], objects)
+
+
+def _take_habits(habits: Habits, rows: Tensor) -> Habits:
+    return Habits(*(getattr(habits, name)[rows] for name in Habits.__slots__))

@@ -1,0 +1,80 @@
+"""Record the source demos that come with the package: `python -m mimicpipe.tools.make_source_demos [TASK ...]`.
+
+The scripted expert performs them on env=mujoco, variant D0. The same command writes the same bytes again on the same kind
+of machine; another CPU may round the last bits of a sine otherwise.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from mimicpipe.envs.mujoco.env import MujocoEnv
+from mimicpipe.envs.tasks.base import Task
+from mimicpipe.envs.tasks.pick import PickTask
+from mimicpipe.envs.tasks.stack import StackTask
+from mimicpipe.errors import MimicpipeError
+from mimicpipe.pools.hdf5_writer import write_demos
+from mimicpipe.pools.scripted import Collection, collect_scripted_demos
+from mimicpipe.preflight import BUNDLED_DEMOS
+
+VARIANT = "D0"
+NUM_DEMOS = 10
+SEED = 0
+_TASKS: dict[str, type[PickTask] | type[StackTask]] = {"pick": PickTask, "stack": StackTask}
+# robomimic's EnvType of a gym environment, which Isaac Lab writes, too.
+_GYM_TYPE = 2
+
+
+def record(task: Task, num_demos: int, seed: int, num_envs: int | None = None) -> Collection:
+    """Perform `num_demos` demos of a task on env=mujoco, with observations; `num_envs` does not change them."""
+    env = MujocoEnv(task, num_envs if num_envs is not None else num_demos)
+    try:
+        return collect_scripted_demos(env, num_demos, seed, observations=True)
+    finally:
+        env.close()
+
+
+def write(path: Path, task: Task, collection: Collection) -> None:
+    """Write a collection in Isaac Lab Mimic's layout."""
+    env_args = {
+        "env_name": f"mimicpipe-{task.name}",
+        "type": _GYM_TYPE,
+        "env_kwargs": {"env": "mujoco", "task": task.name, "variant": task.variant, "control": "ik_rel"},
+    }
+    write_demos(path, collection.demos, env_args, seeds=collection.seeds)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; the exit code."""
+    parser = argparse.ArgumentParser(prog="make_source_demos", description="Record the bundled source demos.")
+    parser.add_argument("task", nargs="*", help=f"tasks to record (default: {' '.join(_TASKS)})")
+    parser.add_argument("--variant", default=VARIANT, help=f"reset distribution (default: {VARIANT})")
+    parser.add_argument("--num-demos", type=int, default=NUM_DEMOS, help=f"demos per task (default: {NUM_DEMOS})")
+    parser.add_argument("--seed", type=int, default=SEED, help=f"seed of scenes and habits (default: {SEED})")
+    parser.add_argument("--out", type=Path, default=BUNDLED_DEMOS, help="folder for <task>.hdf5 (default: the package)")
+    args = parser.parse_args(argv)
+    names = args.task or list(_TASKS)
+    if unknown := [name for name in names if name not in _TASKS]:
+        parser.error(f"unknown task {', '.join(unknown)}; choose from {', '.join(_TASKS)}")
+    if args.num_demos < 1:
+        parser.error(f"--num-demos {args.num_demos}: must be 1 or more")
+    try:
+        for name in names:
+            task = _TASKS[name](args.variant)
+            collection = record(task, args.num_demos, args.seed)
+            path = args.out / f"{name}.hdf5"
+            write(path, task, collection)
+            lengths = [demo.info.length for demo in collection.demos]
+            print(
+                f"{path}: {len(lengths)} demos of {min(lengths)} to {max(lengths)} steps, "
+                f"{collection.tried} performed, {path.stat().st_size / 1e3:.0f} kB"
+            )
+    except MimicpipeError as error:
+        print(f"make_source_demos: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
