@@ -1,7 +1,7 @@
 """Record the source demos that come with the package: `python -m mimicpipe.tools.make_source_demos [TASK ...]`.
 
-The scripted expert performs them on env=mujoco, variant D0. The same command writes the same bytes again on the same kind
-of machine; another CPU may round the last bits of a sine otherwise.
+The scripted expert performs them on env=mujoco, variant D0. The same command writes the same bytes again on the same
+kind of machine; another CPU may round the last bits of a sine otherwise.
 """
 
 import argparse

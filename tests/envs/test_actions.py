@@ -8,6 +8,9 @@ from torch import Tensor
 
 from mimicpipe import poses
 from mimicpipe.envs import actions as act
+from mimicpipe.envs.kinematic import KinematicEnv
+from mimicpipe.envs.mujoco.env import MujocoEnv
+from mimicpipe.envs.tasks.pick import PickTask
 from mimicpipe.errors import ConfigError
 
 
@@ -74,3 +77,25 @@ def test_names_match_the_dimension_and_unknown_control_lists_the_choices() -> No
         assert len(feature.names) == act.action_dim(control)
     with pytest.raises(ConfigError, match=r"env.control='joint'.*ik_rel, ik_abs"):
         act.check_control("joint")
+
+
+@pytest.mark.parametrize("control", act.CONTROLS)
+def test_every_simulator_speaks_the_same_layout(control: str) -> None:
+    """The same state and target give the same action without physics and on MuJoCo, noise and names included."""
+    kinematic, physical = KinematicEnv(PickTask(), 1, control=control), MujocoEnv(PickTask(), 1, control=control)
+    target = physical.get_robot_eef_pose("panda")
+    target[:, :3, 3] += 0.02
+    turn = poses.matrix_from_axis_angle(torch.tensor([[0.1, -0.2, 0.3]]))
+    target[:, :3, :3] = poses.compose_rotations(turn, target[:, :3, :3])
+    # Bring the kinematic eef to where MuJoCo's is, then ask both for the same pose.
+    start = {"panda": physical.get_robot_eef_pose("panda")}
+    for _ in range(10):
+        kinematic.step(kinematic.target_eef_pose_to_action(start, {"panda": OPEN}))
+    noise = {"panda": torch.tensor([[0.1, -0.1, 0.2, 0.05, 0.0, -0.1]])}
+    wanted = [env.target_eef_pose_to_action({"panda": target}, {"panda": OPEN}, noise) for env in (kinematic, physical)]
+    torch.testing.assert_close(wanted[0], wanted[1], atol=1e-5, rtol=0)
+    asked = [env.action_to_target_eef_pose(wanted[1])["panda"] for env in (kinematic, physical)]
+    torch.testing.assert_close(asked[0], asked[1], atol=1e-5, rtol=0)
+    assert kinematic.action_feature == physical.action_feature
+    assert (kinematic.noise_dim, kinematic.gripper_dim) == (physical.noise_dim, physical.gripper_dim)
+    physical.close()
