@@ -2,7 +2,7 @@
 
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
+from mimicpipe import __version__
 from mimicpipe.config import RECORDER_RUN_KEYS, TASK_RUN_KEYS, RunConfig, is_allowed
 from mimicpipe.datagen.pool import DataGenInfoPool, PoolLock
 from mimicpipe.datagen.subtask import DataGenConfig, SubTaskConfig
@@ -23,6 +24,7 @@ from mimicpipe.pipeline.run_state import RunOptions, RunState
 from mimicpipe.pipeline.telemetry import IdleTimingSelector
 from mimicpipe.preflight import NULL_RECORDER, check_dataset_root, source_demos_path
 from mimicpipe.recorders.base import Recorder
+from mimicpipe.schema import suggest
 from mimicpipe.trackers.base import Tracker
 from mimicpipe.trackers.composite import CompositeTracker
 from mimicpipe.trackers.jsonl import JsonlTracker
@@ -52,15 +54,37 @@ def build_component(config: RunConfig, group: str, without: tuple[str, ...] = ()
     module = str(getattr(maker.func, "__module__", ""))
     if not is_allowed(module, config.allowed_targets):
         raise ConfigError(f"{group}._target_={target}: is from {module}, which is not in allowed_targets")
-    parameters = inspect.signature(maker.func).parameters
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    parameters, takes_all = parameters_of(maker.func)
     wanted = {name: value for name, value in shared.items() if takes_all or name in parameters}
-    try:
-        inspect.signature(maker.func).bind(**{**wanted, **maker.keywords})
-    except TypeError as error:
-        names = ", ".join(name for name in parameters if name not in shared)
-        raise ConfigError(f"{group}: {target}: {error}; its keys are {names}") from None
+    unknown = [] if takes_all else [key for key in maker.keywords if key not in parameters]
+    if unknown:
+        own = [name for name in parameters if name not in shared]
+        raise ConfigError(f"{group}.{unknown[0]}: {target} takes no such argument; {suggest(unknown[0], own)}")
+    missing = [name for name, p in parameters.items() if _is_needed(p) and name not in {**wanted, **maker.keywords}]
+    if missing:
+        raise ConfigError(f"{group}.{missing[0]}: {target} needs a value")
     return maker(**wanted)
+
+
+def parameters_of(function: Callable[..., Any]) -> tuple[dict[str, inspect.Parameter], bool]:
+    """Parameters that can be given by name, and whether any other name is taken, too.
+
+    Where a class hands `**others` to its base class, the base class's parameters are among them.
+    """
+    bases = [c for c in inspect.getmro(function) if "__init__" in vars(c)] if inspect.isclass(function) else [function]
+    found: dict[str, inspect.Parameter] = {}
+    for base in bases:
+        parameters = inspect.signature(base).parameters.values()
+        found |= {
+            p.name: p for p in parameters if p.name not in found and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+        }
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            return found, False
+    return found, True
+
+
+def _is_needed(parameter: inspect.Parameter) -> bool:
+    return parameter.default is parameter.empty
 
 
 def _require_importable(group: str, target: str) -> None:
@@ -148,6 +172,9 @@ def _build_recorder(config: RunConfig, env: MimicEnv, root: Path, repo_id: str) 
         features={**env.observation_features, "action": env.action_feature},
         use_videos=config.dataset.use_videos,
         overwrite=config.dataset.overwrite,
+        robot_type="_".join(env.eef_names),
+        # Only what is the same for every num_envs and recorder: the dataset is, too.
+        run_info={"mimicpipe": __version__, **{k: config.task[k] for k in ("name", "variant")}, "seed": config.seed},
     )
 
 

@@ -104,11 +104,16 @@ def _hydra(args: Namespace, config_dir: Path) -> Generator[Hydra]:
 def _compose(hydra: Hydra, name: str, args: Namespace) -> Iterator[DictConfig]:
     """The config of each job, with Hydra's node, as its sweeper and launcher would compose it."""
     loader = hydra.config_loader
-    mode = hydra.get_mode(name, list(args.overrides))
-    if not (args.multirun or mode == RunMode.MULTIRUN):
-        cfg = loader.load_configuration(name, list(args.overrides), RunMode.RUN)
-        yield _with_output_dir(cfg, "hydra.run.dir")
-        return
+    if not args.multirun:
+        try:
+            cfg = loader.load_configuration(name, list(args.overrides), RunMode.RUN)
+        except HydraException:
+            if hydra.get_mode(name, list(args.overrides)) != RunMode.MULTIRUN:
+                raise
+        else:
+            if cfg.hydra.mode != RunMode.MULTIRUN:
+                yield _with_output_dir(cfg, "hydra.run.dir")
+                return
     master = loader.load_configuration(name, list(args.overrides), RunMode.MULTIRUN)
     if not str(master.hydra.sweeper._target_).endswith(".BasicSweeper"):
         return  # another sweeper chooses its jobs as it goes; each is checked when it starts

@@ -143,11 +143,18 @@ class RecorderConfig(Component):
 
 
 @dataclass
-class AsyncRecorderConfig(RecorderConfig):
+class LeRobotRecorderConfig(RecorderConfig):
+    """`recorder=sync`."""
+
+    image_writer_threads: int = _at_least(0, 0)
+
+
+@dataclass
+class AsyncRecorderConfig(LeRobotRecorderConfig):
     """`recorder=async`."""
 
     async_queue_maxsize: int = _at_least(0, 0)
-    max_queue_bytes: int | None = _at_least(1, None)
+    max_queue_bytes: int | None = _at_least(0, None)
 
 
 @dataclass
@@ -229,7 +236,7 @@ SCHEMAS: dict[str | None, type] = {
     "mimicpipe.datagen.generator.DataGenerator": Component,
     "mimicpipe.pools.hdf5.Hdf5Pool": Hdf5PoolConfig,
     "mimicpipe.pools.scripted.ScriptedPool": ScriptedPoolConfig,
-    "mimicpipe.recorders.lerobot.LeRobotRecorder": RecorderConfig,
+    "mimicpipe.recorders.lerobot.LeRobotRecorder": LeRobotRecorderConfig,
     "mimicpipe.recorders.async_lerobot.AsyncLeRobotRecorder": AsyncRecorderConfig,
     "mimicpipe.recorders.none.NullRecorder": RecorderConfig,
     "mimicpipe.trackers.wandb.WandbTracker": WandbTrackerConfig,

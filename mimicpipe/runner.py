@@ -17,6 +17,7 @@ from omegaconf import DictConfig
 from mimicpipe.config import RunConfig, check
 from mimicpipe.errors import ConfigError, MimicpipeError
 from mimicpipe.preflight import check_machine
+from mimicpipe.report.format import near
 from mimicpipe.signals import EXIT_CODES, sigterm_as_exit, stop_on_signal
 
 if TYPE_CHECKING:  # heavy: imported once the config is known to be good
@@ -93,6 +94,7 @@ class Job:
         from mimicpipe.report.attempts import AttemptsLog
 
         config = self.config
+        print(f"output folder: {near(self.output_dir)}", file=sys.stderr, flush=True)  # imports take seconds
         with ExitStack() as stack:
             env = build.build_env(config)
             stack.callback(env.close)

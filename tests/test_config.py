@@ -2,8 +2,8 @@
 
 import dataclasses
 import importlib
-import inspect
 from pathlib import Path
+from typing import Any
 
 import hydra.version
 import pytest
@@ -13,6 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from mimicpipe import config as schemas
+from mimicpipe.build import parameters_of
 from mimicpipe.cli import check_command_line
 from mimicpipe.config import GROUPS, RECORDER_RUN_KEYS, SCHEMAS, TASK_RUN_KEYS, RunConfig
 from mimicpipe.errors import ConfigError
@@ -47,7 +48,7 @@ def node(group: str, name: str) -> dict:
     return yaml.safe_load((CONF / group / f"{name}.yaml").read_text())
 
 
-def target_class(group: str, name: str) -> type:
+def target_class(group: str, name: str) -> Any:
     module, _, attribute = node(group, name)["_target_"].rpartition(".")
     return getattr(importlib.import_module(module), attribute)
 
@@ -78,7 +79,7 @@ def test_the_defaults_are_the_contract():
 @pytest.mark.parametrize(("group", "name"), COMPONENTS)
 def test_every_option_has_a_closed_schema_and_names_every_key(group, name):
     yaml_keys = set(node(group, name))
-    schema = SCHEMAS[node(group, name)["_target_"]]
+    schema: Any = SCHEMAS[node(group, name)["_target_"]]
     assert issubclass(schema, GROUPS[group])
     assert yaml_keys == {field.name for field in dataclasses.fields(schema)}
 
@@ -87,7 +88,8 @@ def test_every_option_has_a_closed_schema_and_names_every_key(group, name):
 def test_every_key_is_a_parameter_of_its_class(group, name):
     run_keys = {"task": TASK_RUN_KEYS, "recorder": RECORDER_RUN_KEYS}.get(group, ())
     keys = set(node(group, name)) - {"_target_", "_convert_"} - set(run_keys)
-    assert keys <= set(inspect.signature(target_class(group, name)).parameters)
+    parameters, _ = parameters_of(target_class(group, name))
+    assert keys <= set(parameters)
 
 
 @pytest.mark.parametrize("name", [name for group, name in OPTIONS if group == "task"])
@@ -207,6 +209,7 @@ def test_own_classes_get_their_own_keys():
 
 
 def test_checking_leaves_hydra_as_it_was():
+    before = HydraConfig.instance().cfg
     checked()
     assert not GlobalHydra.instance().is_initialized()
-    assert not HydraConfig.initialized()
+    assert HydraConfig.instance().cfg is before

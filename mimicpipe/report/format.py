@@ -1,5 +1,7 @@
 """Numbers in words, as the live view and the summary show them."""
 
+from pathlib import Path
+
 
 def duration(seconds: float) -> str:
     """Seconds as 0:42, 3:05 or 1:02:03; "-" where there is no end in sight."""
@@ -28,3 +30,11 @@ def percent(share: float) -> str:
 def megabytes(number: float) -> str:
     """Bytes as MB."""
     return f"{count(number / 1e6)} MB"
+
+
+def near(path: Path) -> str:
+    """A path as short as it can be typed here."""
+    try:
+        return str(path.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

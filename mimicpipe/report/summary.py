@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mimicpipe.report.console import stage_shares
-from mimicpipe.report.format import count, elapsed, percent
+from mimicpipe.report.format import count, elapsed, near, percent
 
 _PACKAGES = ("mimicpipe", "torch", "mujoco", "lerobot", "numpy", "hydra-core", "wandb")
 
@@ -80,7 +80,7 @@ def open_commands(repo_id: str, root: Path) -> list[str]:
     )
     viewer = Path(sys.executable).with_name("lerobot-dataset-viz")
     options = ["--repo-id", repo_id, "--root", str(root), "--episode-index", "0"]
-    return [shlex.join([_near(Path(sys.executable)), "-c", code]), shlex.join([_near(viewer), *options])]
+    return [shlex.join([near(Path(sys.executable)), "-c", code]), shlex.join([near(viewer), *options])]
 
 
 def print_summary(run: Mapping[str, Any], output_dir: Path, console: Console | None = None) -> None:
@@ -105,10 +105,10 @@ def print_summary(run: Mapping[str, Any], output_dir: Path, console: Console | N
         table.add_row(name, value)
     out.print(table)
     for name, path in _paths(run, output_dir):
-        out.print(Text.assemble((f"{name:<12}", "dim"), _near(path)), soft_wrap=True)
+        out.print(Text.assemble((f"{name:<12}", "dim"), near(path)), soft_wrap=True)
     dataset = run.get("dataset")
     if dataset is not None and counts["episodes"]:
-        opener, viewer = open_commands(dataset["repo_id"], Path(_near(Path(dataset["root"]))))
+        opener, viewer = open_commands(dataset["repo_id"], Path(near(Path(dataset["root"]))))
         out.print(Text("\nOpen it, or watch an episode (the viewer needs `pip install 'lerobot[viz]'`):"))
         out.print(Text(f"  {opener}"), soft_wrap=True)
         out.print(Text(f"  {viewer}"), soft_wrap=True)
@@ -151,11 +151,3 @@ def _paths(run: Mapping[str, Any], output_dir: Path) -> Sequence[tuple[str, Path
         ("run", output_dir / "run.json"),
     ]
     return [candidate for candidate in candidates if candidate is not None and candidate[1].exists()]
-
-
-def _near(path: Path) -> str:
-    """A path as short as it can be typed here."""
-    try:
-        return str(path.absolute().relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

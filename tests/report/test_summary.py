@@ -2,6 +2,7 @@ import io
 import json
 import shlex
 import subprocess
+from typing import cast
 
 import pytest
 from rich.console import Console
@@ -90,7 +91,7 @@ def test_json_is_written_whole_or_not_at_all(tmp_path):
     path = tmp_path / "run.json"
     write_json(path, {"a": 1})
     with pytest.raises(TypeError):
-        write_json(path, {("no", "key"): 1})
+        write_json(path, cast(dict[str, int], {("no", "key"): 1}))
     assert json.loads(path.read_text()) == {"a": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["run.json"]
 

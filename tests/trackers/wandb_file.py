@@ -12,7 +12,9 @@ _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 
 def records(path: Path) -> Iterator[Any]:
     """Every record of a run-*.wandb file."""
-    from wandb.proto.wandb_internal_pb2 import Record
+    from wandb.proto import wandb_internal_pb2
+
+    record_type: Any = vars(wandb_internal_pb2)["Record"]
 
     data, at, parts = path.read_bytes(), 7, b""
     while at + 7 <= len(data):
@@ -24,7 +26,7 @@ def records(path: Path) -> Iterator[Any]:
         parts += data[at + 7 : at + 7 + length]
         at += 7 + length
         if kind in (_FULL, _LAST):
-            record = Record()
+            record = record_type()
             record.ParseFromString(parts)
             yield record
             parts = b""

@@ -1,0 +1,175 @@
+"""`python run.py ...` as a person or a script sees it."""
+
+import importlib.util
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+OWN = ROOT / "tests" / "cli"
+RUN = [sys.executable, str(ROOT / "run.py")]
+QUICK = ["env=kinematic", "recorder=none", "tracker=none", "allowed_targets=[own_pool]", "pool=straight"]
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(OWN))
+    monkeypatch.syspath_prepend(OWN)
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # run.py sets it; this takes it back
+
+
+@pytest.fixture
+def main(monkeypatch, capfd):
+    """run.py's main in this process: (arguments) -> (exit code, stdout, stderr)."""
+    spec = importlib.util.spec_from_file_location("run", ROOT / "run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    root, before = logging.getLogger(), list(logging.getLogger().handlers)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["run.py", *arguments])
+        try:
+            code = module.main()
+        except SystemExit as leaving:
+            code = int(leaving.code or 0)
+        finally:
+            for handler in [h for h in root.handlers if h not in before]:
+                root.removeHandler(handler)
+                handler.close()
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return call
+
+
+def own(*arguments: str, flags: tuple[str, ...] = ()) -> list[str]:
+    return [*flags, "--config-dir", str(OWN / "own_conf"), *QUICK, *arguments]
+
+
+def outputs() -> list[Path]:
+    return sorted(path.parent for path in Path.cwd().glob("*/*/**/run.json"))
+
+
+def rows(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("flags", [[], ["-m"]])
+def test_a_bad_config_is_one_line_and_nothing_is_made(flags):
+    done = subprocess.run([*RUN, *flags, "task=pikc"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == "error: task=pikc: no such option; did you mean pick? valid: pick, stack\n"
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_help_config_and_completion_still_work(main):
+    code, out, _ = main("--help")
+    assert code == 0
+    assert "mimicpipe" in out
+    assert "tracker: none, tensorboard, wandb" in out
+    code, out, _ = main("--cfg", "job", "--package", "env", "env=kinematic")
+    assert code == 0
+    assert "mimicpipe.envs.kinematic.KinematicEnv" in out
+    line = "run.py tracker=t"
+    environment = {**os.environ, "COMP_LINE": line, "COMP_POINT": str(len(line))}
+    done = subprocess.run([*RUN, "-sc", "query=bash"], capture_output=True, text=True, check=True, env=environment)
+    assert "tracker=tensorboard" in done.stdout
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_a_run_with_a_pool_of_ones_own(main):
+    code, out, err = main(*own("num_demos=5", "env.num_envs=4", "seed=3"))
+    assert code == 0, err
+    assert "5 of 5 demos" in out
+    (folder,) = outputs()
+    run = json.loads((folder / "run.json").read_text())
+    assert (run["exit_reason"], run["exit_code"], run["seed"]) == ("num_demos", 0, 3)
+    assert run["counts"]["successes"] == 5
+    assert run["config"]["pool"]["_target_"] == "own_pool.StraightPickPool"
+    assert len(run["config_hash"]) == 64
+    assert run["versions"]["torch"]
+    assert sum(run["stage_s"].values()) == pytest.approx(run["wall_s"], rel=0.02)
+    assert run["bottleneck"] in run["stage_s"]
+    attempts = rows(folder / "attempts.jsonl")
+    assert [row["attempt"] for row in attempts] == list(range(run["counts"]["attempts"]))
+    assert {row["source_demos"][0]["demo"] for row in attempts} <= {"straight_0", "straight_1", "straight_2"}
+    last = rows(folder / "metrics.jsonl")[-1]
+    assert last["generation/successes"] == 5.0
+    assert last["env_steps"] == run["counts"]["env_steps"]
+    assert {p.name for p in folder.iterdir()} == {
+        ".hydra", "run.json", "metrics.jsonl", "attempts.jsonl", "mimicpipe.log",
+    }  # fmt: skip
+
+
+def test_one_bad_job_of_a_sweep_does_not_stop_the_others(main):
+    code, out, err = main(*own("num_demos=2", "env.num_envs=2", "pool.height=0.0,0.12", flags=("-m",)))
+    assert code == 1
+    assert "grasp" in next(line for line in err.splitlines() if line.startswith("error: "))
+    assert "Traceback" not in err
+    assert "2 of 2 demos" in out
+    bad, good = (json.loads((folder / "run.json").read_text()) for folder in outputs())
+    assert bad["exit_reason"].startswith("SourceDemoError: ")
+    assert bad["exit_code"] == 1
+    assert (good["exit_reason"], good["exit_code"]) == ("num_demos", 0)
+
+
+def test_arguments_that_a_class_does_not_take_are_one_line(main):
+    code, _, err = main(*own("+pool.colour=red"))
+    assert code == 2
+    (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert "pool.colour: own_pool.StraightPickPool takes no such argument" in line
+    assert "demos, height" in line
+
+
+def test_a_class_that_is_not_there_is_one_line(main):
+    code, _, err = main(*own("pool._target_=own_pool.Missing"))
+    assert code == 2
+    assert "error: pool._target_=own_pool.Missing: no such class" in err
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("own_pool.torch.load", "no such class"),
+        ("own_pool.np", "own_pool.np"),
+        ("mimicpipe.runner.ExitStack", "is from contextlib, which is not in allowed_targets"),
+    ],
+)
+def test_a_target_may_not_reach_through_an_allowed_module(main, target, reason):
+    code, _, err = main(*own(f"pool._target_={target}"))
+    assert code == 2
+    (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert f"pool._target_={target}" in line
+    assert reason in line
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_sweep_with_its_run_finished_well(number, code):
+    arguments = own("num_demos=1000000", "seed=1,2", flags=("-m",))
+    with subprocess.Popen([*RUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 50
+        while not any(p.stat().st_size for p in Path.cwd().glob("multirun/*/*/0/attempts.jsonl")):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(number)
+        out, err = process.communicate()
+    assert process.returncode == code, err
+    assert "Traceback" not in err
+    assert f"ended by {number.name}" in out
+    (folder,) = outputs()
+    assert folder.name == "0"
+    run = json.loads((folder / "run.json").read_text())
+    assert (run["exit_reason"], run["exit_code"]) == (number.name, code)
+    assert len(rows(folder / "attempts.jsonl")) == run["counts"]["attempts"] > 0
