@@ -5,7 +5,8 @@ Sources, named beside each table:
 [URDF] franka_ros, franka_description (robots/common/{inertial.yaml, franka_hand.xacro}, robots/panda/joint_limits.yaml).
 [GAZ]  Gaz, Cognetti, Oliva, Robuffo Giordano and De Luca, "Dynamic identification of the Franka Emika Panda robot with
        retrieval of feasible parameters using penalty-based optimization", RA-L 4(4), 2019: the inertias of [URDF].
-[MEN]  MuJoCo Menagerie, franka_emika_panda/panda.xml: servo gains and armature.
+[MEN]  MuJoCo Menagerie, franka_emika_panda/panda.xml: armature and joint damping.
+[LAB]  Isaac Lab, isaaclab_assets, FRANKA_PANDA_HIGH_PD_CFG: servo gains for differential IK.
 """
 
 import math
@@ -39,10 +40,11 @@ MAX_FINGER = 0.04
 
 _TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
 """Joint torque limits, N m [URDF]."""
-_ARM_KP = (4500.0, 4500.0, 3500.0, 3500.0, 2000.0, 2000.0, 2000.0)
-"""Servo stiffness, N m/rad [MEN]."""
-_ARM_KV = (450.0, 450.0, 350.0, 350.0, 200.0, 200.0, 200.0)
-"""Servo damping, N m s/rad [MEN]."""
+_ARM_KP = (400.0,) * 7
+"""Servo stiffness, N m/rad [LAB]. Stiffer servos (4500 to 2000 in [MEN]) saturate the wrist's 12 N m at the action noise
+of demonstration generation: the joints then move out of step and the eef strays by 10 mm, enough to lose a cube."""
+_ARM_KV = (80.0,) * 7
+"""Servo damping, N m s/rad [LAB]."""
 _ARMATURE = 0.1
 """Rotor inertia seen at a joint, kg m2 or kg [MEN]."""
 _JOINT_DAMPING = 1.0
