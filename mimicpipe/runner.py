@@ -149,6 +149,8 @@ class Job:
 
     async def _finalize(self, *, raising: bool) -> None:
         """Complete every dataset, off the loop's thread; a failure is logged where another one is on its way."""
+        if self.state is not None:
+            self.state.clock.charge_idle_to("record")
         for recorder in self.recorders.all() if self.recorders is not None else ():
             try:
                 await asyncio.to_thread(recorder.finalize)

@@ -41,6 +41,7 @@ class StageClock:
         self._stage = "plan"
         self._since = self.started
         self._idle_seen = selector.idle_s if selector is not None else 0.0
+        self._idle_stage = "wait"
 
     def switch(self, stage: str) -> str:
         """Charge the time since the last switch to the stage that ends; returns that stage."""
@@ -48,12 +49,17 @@ class StageClock:
         elapsed = now - self._since
         if self._selector is not None:
             idle, self._idle_seen = self._selector.idle_s - self._idle_seen, self._selector.idle_s
-            self._seconds["wait"] += idle
+            self._seconds[self._idle_stage] += idle
             elapsed -= idle
         self._seconds[self._stage] += elapsed
         self._since = now
         ended, self._stage = self._stage, stage
         return ended
+
+    def charge_idle_to(self, stage: str) -> None:
+        """From now on, the time in which the event loop sleeps counts for `stage` instead of "wait"."""
+        self.switch(self._stage)
+        self._idle_stage = stage
 
     @contextmanager
     def stage(self, stage: str) -> Generator[None]:

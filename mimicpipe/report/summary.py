@@ -75,8 +75,10 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def open_commands(repo_id: str, root: Path) -> list[str]:
     """Shell commands that open a dataset: with LeRobot's class, and in LeRobot's viewer."""
     code = (
+        # Without this, LeRobot logs a hundred lines where FFmpeg is missing, and goes on with PyAV.
+        "import logging; logging.disable(logging.WARNING); "
         "from lerobot.datasets.lerobot_dataset import LeRobotDataset; "
-        f"d = LeRobotDataset({repo_id!r}, root={str(root)!r}); print(d); print({{k: v for k, v in d[0].items()}})"
+        f"d = LeRobotDataset({json.dumps(repo_id)}, root={json.dumps(str(root))}); print(d); print(d[0])"
     )
     viewer = Path(sys.executable).with_name("lerobot-dataset-viz")
     options = ["--repo-id", repo_id, "--root", str(root), "--episode-index", "0"]
