@@ -126,5 +126,4 @@ class Boundaries:
         if (span == 1).all():
             return np.zeros((len(seeds), count), dtype=np.int64)
         position = self._stream_base + boundary * _BOUNDARY_STRIDE + first_demo
-        draws = rng.uniforms(seeds, rng.Stream.OFFSETS, count, offset=position)
-        return np.minimum((draws * span).astype(np.int64), span - 1)
+        return (rng.uniforms(seeds, rng.Stream.OFFSETS, count, offset=position) * span).astype(np.int64)

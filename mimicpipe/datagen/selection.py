@@ -110,8 +110,8 @@ def pose_distance(a: Floats, b: Floats, pos_weight: float, rot_weight: float) ->
 
 
 def pick(uniforms: npt.NDArray[np.float64], counts: Ints) -> Ints:
-    """(K,) floor(uniform * count), below count."""
-    return np.minimum((uniforms * counts).astype(np.int64), counts - 1)
+    """(K,) floor(uniform * count): below count, as the largest uniform is 1 - 2^-53 and the product is rounded down."""
+    return (uniforms * counts).astype(np.int64)
 
 
 def _one_of_nearest(context: SelectionContext, distances: Floats, nn_k: int) -> Ints:

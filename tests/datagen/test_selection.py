@@ -13,6 +13,7 @@ from mimicpipe.datagen.selection import (
     SelectionContext,
     nearest_neighbor_object,
     nearest_neighbor_robot_distance,
+    pick,
     pose_distance,
     random_strategy,
     register_selection_strategy,
@@ -59,7 +60,7 @@ def distance(a: torch.Tensor, b: torch.Tensor, pos_weight: float, rot_weight: fl
     return float(pos_weight * (a[:3, 3] - b[:3, 3]).norm() + rot_weight * angle)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, derandomize=True, max_examples=25)
 @given(
     st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 6), st.floats(0.1, 3), st.floats(0, 3), st.integers(1, 8)
 )
@@ -85,7 +86,7 @@ def test_nearest_neighbors_are_those_of_the_formulas(
             assert distances[chosen[row]] == pytest.approx(sorted(distances)[rank], abs=2e-3 * (1 + rot_weight))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, derandomize=True, max_examples=25)
 @given(st.integers(0, 2**32), st.integers(1, 70), st.integers(1, 12), st.data())
 def test_a_row_chooses_the_same_demo_in_every_batch(seed: int, rows: int, demos: int, data: st.DataObject) -> None:
     context = scene(seed, rows, demos)
@@ -100,12 +101,15 @@ def test_a_row_chooses_the_same_demo_in_every_batch(seed: int, rows: int, demos:
 
 
 def test_ties_go_to_the_lower_index_and_demos_not_yet_visible_are_never_chosen() -> None:
-    context = scene(0, 64, 5, num_demos=3)
-    same = np.broadcast_to(context.object_pose()[:, None], (64, 5, 4, 4))
-    context.source_object_pose = lambda: same
+    context = scene(0, 64, 80, num_demos=50)
+    # Every third demo lies exactly where the object is now, the others where it was for the first of them.
+    there = context.source_object_pose()[:, :1].repeat(80, axis=1)
+    there[:, ::3] = context.object_pose()[:, None]
+    context.source_object_pose = lambda: there
     assert (nearest_neighbor_object(context, nn_k=1) == 0).all()
-    assert set(nearest_neighbor_object(context, nn_k=9)) == {0, 1, 2}
-    assert np.array_equal(nearest_neighbor_object(context, nn_k=9), (context.uniforms * 3).astype(int))
+    near_first = [*range(0, 50, 3), *(demo for demo in range(50) if demo % 3)]
+    rank = (context.uniforms * 50).astype(int)
+    assert nearest_neighbor_object(context, nn_k=99).tolist() == [near_first[r] for r in rank]
 
 
 def test_each_of_the_nearest_is_as_likely_and_random_takes_all() -> None:
@@ -123,9 +127,8 @@ def test_each_of_the_nearest_is_as_likely_and_random_takes_all() -> None:
 
 
 def test_the_largest_uniform_is_still_below_the_count() -> None:
-    context = scene(0, 1, 7)
-    context.uniforms = np.asarray([np.nextafter(1.0, 0.0)])
-    assert random_strategy(context).tolist() == [6]
+    counts = np.concatenate((np.arange(1, 5000), 2 ** np.arange(1, 40), 2 ** np.arange(2, 40) + 1))
+    assert np.array_equal(pick(np.full(len(counts), np.nextafter(1.0, 0.0)), counts), counts - 1)
 
 
 def test_weights_say_what_is_near() -> None:

@@ -141,15 +141,18 @@ def test_noise_is_the_attempts_own_and_must_have_a_source() -> None:
     waypoint = MultiWaypoint({"arm": Waypoint(torch.eye(4), torch.ones(1), noise=0.1)})
     env = ArmEnv(1)
 
-    def run(seed: int, step: int) -> torch.Tensor:
+    async def run(seed: int, step: int) -> torch.Tensor:
         noise = ActionNoise(seed, env.eef_names, env.noise_dim, env.device, step)
-        return asyncio.run(waypoint.execute(env, None, 0, noise=noise))["actions"][0]
+        return (await waypoint.execute(env, None, 0, noise=noise))["actions"][0]
 
-    assert torch.equal(run(5, 0), run(5, 0))
-    assert not torch.equal(run(5, 0), run(6, 0))
-    assert not torch.equal(run(5, 0), run(5, 1))
-    drawn = torch.stack([run(seed, 0)[:6] for seed in range(2000)]).flatten()
-    assert drawn.mean().abs() < 5 * 0.1 / len(drawn) ** 0.5
-    assert drawn.std() == pytest.approx(0.1, rel=0.05)
-    with pytest.raises(ValueError, match="pass noise=ActionNoise"):
-        asyncio.run(waypoint.execute(env, None, 0))
+    async def main() -> None:
+        assert torch.equal(await run(5, 0), await run(5, 0))
+        assert not torch.equal(await run(5, 0), await run(6, 0))
+        assert not torch.equal(await run(5, 0), await run(5, 1))
+        drawn = torch.stack([(await run(seed, 0))[:6] for seed in range(500)]).flatten()
+        assert drawn.mean().abs() < 5 * 0.1 / len(drawn) ** 0.5
+        assert drawn.std() == pytest.approx(0.1, rel=0.1)
+        with pytest.raises(ValueError, match="pass noise=ActionNoise"):
+            await waypoint.execute(env, None, 0)
+
+    asyncio.run(main())
