@@ -5,8 +5,8 @@ class MimicpipeError(Exception):
     """Base of every error that is reported as one line, without a traceback."""
 
 
-class ConfigError(MimicpipeError):
-    """A wrong key, value or combination in the run's configuration (exit code 2)."""
+class ConfigError(MimicpipeError, ValueError):
+    """A wrong key, value or combination in the run's configuration (exit code 2); a ValueError where one is expected."""
 
 
 class SourceDemoError(MimicpipeError):

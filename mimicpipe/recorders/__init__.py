@@ -1,1 +1,1 @@
-
+"""Where episodes go."""

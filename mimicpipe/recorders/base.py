@@ -7,7 +7,10 @@ from pathlib import Path
 from mimicpipe.pipeline.episode import Episode
 
 OnDurable = Callable[[Episode, int], None]
-"""Called with (episode, episode_index) once the episode survives a kill; from any thread."""
+"""Called with (episode, episode_index) once the episode survives a kill; from any thread.
+
+A recorder that cannot promise that before the end has let go of the episode's columns by then; its outcome is complete.
+"""
 
 
 class Recorder(ABC):

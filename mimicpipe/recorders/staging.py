@@ -1,0 +1,126 @@
+"""Where a dataset grows, and how it gets to its place: in a sibling folder, then with one rename."""
+
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from mimicpipe.errors import ConfigError, RecorderError
+
+_REPO_ID = re.compile(
+    r"[A-Za-z0-9_](?:[A-Za-z0-9_.\-]*[A-Za-z0-9_])?(?:/[A-Za-z0-9_](?:[A-Za-z0-9_.\-]*[A-Za-z0-9_])?)?"
+)
+
+
+def check_repo_id(repo_id: str) -> str:
+    """A repo id the Hub takes ("name" or "user/name"); it never becomes part of a path here.
+
+    Raises:
+        ConfigError: anything else.
+    """
+    if not _REPO_ID.fullmatch(repo_id) or ".." in repo_id or "--" in repo_id or len(repo_id) > 96:
+        raise ConfigError(
+            f"dataset.repo_id={repo_id!r}: a name, or user/name, of at most 96 letters, digits, '_', '-' and '.' "
+            "(no '..' or '--'), beginning and ending with a letter, digit or '_'"
+        )
+    return repo_id
+
+
+def check_root(root: Path, overwrite: bool) -> Path:
+    """The absolute folder of a dataset that may be written; nothing is left behind by the check.
+
+    Raises:
+        ConfigError: it exists and may not be replaced, or its parent folder cannot be written.
+    """
+    root = Path(root).expanduser().resolve()
+    if os.path.lexists(root):
+        _check_replaceable(root, overwrite)
+    parent = root.parent
+    while not os.path.lexists(parent):
+        parent = parent.parent
+    if not parent.is_dir():
+        raise ConfigError(f"dataset.root={root}: {parent} is not a folder")
+    try:
+        # The only test that every file system answers truthfully, for root as well.
+        os.rmdir(tempfile.mkdtemp(prefix=".mimicpipe-", dir=parent))
+    except OSError as error:
+        raise ConfigError(f"dataset.root={root}: cannot be made in {parent} ({error.strerror})") from None
+    return root
+
+
+def _check_replaceable(root: Path, overwrite: bool) -> None:
+    if not overwrite:
+        raise ConfigError(f"dataset.root={root}: exists; choose another, or replace it with dataset.overwrite=true")
+    if not root.is_dir() or (any(root.iterdir()) and not (root / "meta" / "info.json").is_file()):
+        raise ConfigError(f"dataset.root={root}: exists and is no LeRobot dataset (no meta/info.json), so it stays")
+
+
+class Staging:
+    """A folder beside `root` in which the dataset grows, so that the last step is a rename in one file system.
+
+    Attributes:
+        path: where the dataset is to be made; it does not exist yet.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._new_parents = _make_parents(root.parent)
+        self._folder = Path(tempfile.mkdtemp(prefix=f".{root.name[:32]}.", suffix=".partial", dir=root.parent))
+        self.path = self._folder / "dataset"
+
+    def publish(self, overwrite: bool) -> None:
+        """Make every file durable and move the dataset to `root`; a dataset that was there goes only now.
+
+        Raises:
+            RecorderError: something has appeared at `root` that may not be replaced.
+            OSError: the rename failed; what was at `root` is there still.
+        """
+        _sync_tree(self.path)
+        replaced = self._folder / "replaced"
+        if os.path.lexists(self._root):
+            if not overwrite:
+                raise RecorderError(f"{self._root} has appeared since the recorder was made")
+            self._root.rename(replaced)
+        try:
+            self.path.rename(self._root)
+        except OSError:
+            if replaced.exists():
+                replaced.rename(self._root)
+            raise
+        _sync(self._root.parent)
+        shutil.rmtree(self._folder)
+
+    def discard(self) -> None:
+        """Remove the folder and the parents that were made for it, as far as they are empty."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        for parent in self._new_parents:
+            if parent.is_dir() and not any(parent.iterdir()):
+                parent.rmdir()
+
+
+def _make_parents(parent: Path) -> list[Path]:
+    """Make a folder; returns those that were missing, innermost first."""
+    missing = []
+    while not parent.exists():
+        missing.append(parent)
+        parent = parent.parent
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+    return missing
+
+
+def _sync_tree(folder: Path) -> None:
+    """fsync every file and folder below: a rename may otherwise reach the disk before what it renames."""
+    for base, _, files in os.walk(folder):
+        for name in files:
+            _sync(Path(base, name))
+        _sync(Path(base))
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
