@@ -63,12 +63,14 @@ class Move:
     """Mean speed at tempo 1, m/s."""
     pause: tuple[int, int] = (0, 3)
     """Range of the steps it stays after it has arrived; one value is drawn per demo and move."""
+    tolerance: float = 0.004
+    """Distance from the goal within which it has arrived, metres: wide for moves that only pass by."""
     bowed: bool = False
     """Whether the path curves, as a hand's does over a longer way."""
 
 
 _RANGES = {
-    "tempo": (0.8, 1.25),
+    "tempo": (0.9, 1.35),
     "approach_height": (0.06, 0.10),
     "lift_height": (0.14, 0.17),
     "aim_x": (-0.015, 0.015),
@@ -126,6 +128,8 @@ _FINGER_RADIUS = 0.012
 """Circle around a finger seen from above, metres."""
 _ENOUGH_ROOM = 0.005
 """Metres."""
+_PASSING = 0.02
+"""Tolerance of moves that only lead to the next one, metres."""
 
 
 def _square_yaw(pose: Tensor) -> Yaw:
@@ -251,17 +255,17 @@ def _take(box: ObjectSpec, others: Sequence[ObjectSpec] = ()) -> tuple[Move, ...
     """Reach, correct, go down, close."""
     around = grasp(box, others)
     return (
-        Move(above(roughly(around)), GRIPPER_OPEN, speed=0.25, bowed=True),
-        Move(above(around), GRIPPER_OPEN, speed=0.10),
+        Move(above(roughly(around)), GRIPPER_OPEN, speed=0.25, tolerance=_PASSING, bowed=True),
+        Move(above(around), GRIPPER_OPEN, speed=0.10, tolerance=0.008),
         Move(around, GRIPPER_OPEN, speed=0.12, pause=(1, 3)),
-        Move(stay, GRIPPER_CLOSE, pause=(5, 8)),
+        Move(stay, GRIPPER_CLOSE, pause=(4, 7)),
     )
 
 
 def pick_expert(task: Task) -> tuple[Move, ...]:
     """Take the task's only object and hold it up."""
     (box,) = task.objects
-    return (*_take(box), Move(lift, GRIPPER_CLOSE, speed=0.18))
+    return (*_take(box), Move(lift, GRIPPER_CLOSE, speed=0.18, tolerance=_PASSING))
 
 
 def stack_expert(task: Task) -> tuple[Move, ...]:
@@ -270,12 +274,12 @@ def stack_expert(task: Task) -> tuple[Move, ...]:
     on_top = place(top, base)
     return (
         *_take(top, (base,)),
-        Move(lift, GRIPPER_CLOSE, speed=0.22, pause=(0, 1)),
-        Move(above(roughly(on_top, 0.5)), GRIPPER_CLOSE, speed=0.25, bowed=True),
-        Move(above(on_top), GRIPPER_CLOSE, speed=0.10),
+        Move(lift, GRIPPER_CLOSE, speed=0.22, pause=(0, 1), tolerance=_PASSING),
+        Move(above(roughly(on_top, 0.5)), GRIPPER_CLOSE, speed=0.25, tolerance=_PASSING, bowed=True),
+        Move(above(on_top), GRIPPER_CLOSE, speed=0.10, tolerance=0.008),
         Move(on_top, GRIPPER_CLOSE, speed=0.12, pause=(1, 4)),
         Move(stay, GRIPPER_OPEN, pause=(2, 5)),
-        Move(retreat, GRIPPER_OPEN, speed=0.20),
+        Move(retreat, GRIPPER_OPEN, speed=0.20, tolerance=_PASSING),
     )
 
 

@@ -12,10 +12,8 @@ _TURN_SPEED = 0.9
 """Mean turning speed at tempo 1, rad/s."""
 _SHORTEST_MOVE = 4
 """Control steps of the shortest movement."""
-_ARRIVED_POSITION = 0.004
-"""Metres from the goal within which the eef has arrived."""
-_ARRIVED_ROTATION = 0.03
-"""Radians, likewise."""
+_TURN_TOLERANCE = 8.0
+"""Radians of rotation allowed per metre of a move's tolerance."""
 _PATIENCE = 20
 """Steps after which the next move begins although the eef has not arrived."""
 
@@ -58,6 +56,7 @@ class ScriptPlayer:
         self._target = eef.clone()
         self._bow = torch.zeros(count, 3, device=device)
         self._gripper = torch.zeros(count, 1, device=device)
+        self._tolerance = torch.zeros(count, device=device)
         self.done = torch.zeros(count, dtype=torch.bool, device=device)
         """(K,) bool: the script is over; its slot keeps the last command."""
 
@@ -77,7 +76,7 @@ class ScriptPlayer:
     def _advance(self, eef: Tensor) -> None:
         """Count the pauses of slots that have arrived, and go on to the next move after them."""
         late = self._step >= self._duration + _PATIENCE
-        arrived = (self._step >= self._duration) & (_near(eef, self._goal) | late | (self._waited > 0))
+        arrived = (self._step >= self._duration) & (_near(eef, self._goal, self._tolerance) | late | (self._waited > 0))
         pause = self._pauses.gather(1, self._move[:, None])[:, 0]
         over = arrived & (self._waited >= pause) & ~self._fresh
         self._waited += arrived
@@ -108,6 +107,7 @@ class ScriptPlayer:
         self._goal[rows] = goal
         self._bow[rows] = habits.bow * way if move.bowed else torch.zeros_like(habits.bow)
         self._gripper[rows] = move.gripper
+        self._tolerance[rows] = move.tolerance
 
 
 def _minimum_jerk(fraction: Tensor) -> Tensor:
@@ -115,12 +115,12 @@ def _minimum_jerk(fraction: Tensor) -> Tensor:
     return fraction * fraction * fraction * (10.0 + fraction * (6.0 * fraction - 15.0))
 
 
-def _near(pose: Tensor, goal: Tensor) -> Tensor:
+def _near(pose: Tensor, goal: Tensor, tolerance: Tensor) -> Tensor:
     """(K,) bool: the eef has arrived."""
     way = poses.vector_norm(pose[:, :3, 3] - goal[:, :3, 3])[:, 0]
     turn = poses.compose_rotations(goal[:, :3, :3], pose[:, :3, :3].transpose(1, 2))
     angle = poses.vector_norm(poses.axis_angle_from_matrix(turn))[:, 0]
-    return (way < _ARRIVED_POSITION) & (angle < _ARRIVED_ROTATION)
+    return (way < tolerance) & (angle < _TURN_TOLERANCE * tolerance)
 
 
 def _take_scene(scene: Scene, rows: Tensor) -> Scene:
