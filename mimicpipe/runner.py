@@ -155,15 +155,16 @@ class Job:
 
     async def _finalize(self, *, raising: bool) -> None:
         """Complete every dataset, off the loop's thread; a failure is logged where another one is on its way."""
-        if self.state is not None:
-            self.state.clock.charge_idle_to("record")
-        for recorder in self.recorders.all() if self.recorders is not None else ():
-            try:
-                await asyncio.to_thread(recorder.finalize)
-            except Exception as error:
-                if raising:
-                    raise
-                _log.error("finalizing the dataset failed, too: %s", error)
+        assert self.state is not None
+        assert self.recorders is not None
+        with self.state.clock.idle_is("record"):
+            for recorder in self.recorders.all():
+                try:
+                    await asyncio.to_thread(recorder.finalize)
+                except Exception as error:
+                    if raising:
+                        raise
+                    _log.error("finalizing the dataset failed, too: %s", error)
 
     def _snapshot(self) -> dict[str, float]:
         from mimicpipe.pipeline.metrics import run_metrics

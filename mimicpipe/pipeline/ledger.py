@@ -86,7 +86,8 @@ class Ledger:
             with self._clock.stage("record"):
                 committed = sink.try_commit(episode)
             if not committed:
-                await asyncio.to_thread(sink.commit, episode)
+                with self._clock.idle_is("record"):
+                    await asyncio.to_thread(sink.commit, episode)
             if outcome.success:
                 self._counters.episodes_committed += 1
             self._counters.frames_committed += episode.length

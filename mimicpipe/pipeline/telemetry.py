@@ -56,10 +56,16 @@ class StageClock:
         ended, self._stage = self._stage, stage
         return ended
 
-    def charge_idle_to(self, stage: str) -> None:
-        """From now on, the time in which the event loop sleeps counts for `stage` instead of "wait"."""
+    @contextmanager
+    def idle_is(self, stage: str) -> Generator[None]:
+        """While the block runs, the time in which the event loop sleeps counts for `stage` instead of "wait"."""
         self.switch(self._stage)
-        self._idle_stage = stage
+        before, self._idle_stage = self._idle_stage, stage
+        try:
+            yield
+        finally:
+            self.switch(self._stage)
+            self._idle_stage = before
 
     @contextmanager
     def stage(self, stage: str) -> Generator[None]:
