@@ -127,7 +127,11 @@ class Budget:
         self._wake()
 
     def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
+        """Wake as many waiting slots as there are attempts to take, or all of them if there never will be one."""
+        count = len(self._waiters)
+        if not self._exhausted():
+            count = min(count, max(0, self._wanted() - self.in_flight))
+        woken, self._waiters = self._waiters[:count], self._waiters[count:]
+        for waiter in woken:
             if not waiter.done():
                 waiter.set_result(None)
