@@ -106,7 +106,8 @@ class World:
         count = len(self._ids)
         if self._objects is None:
             current = self._env.get_object_poses(self._ids)
-            self._objects = rigid.from_tensor(torch.cat([current[name] for name in self._object_names]))
+            chosen = [current[name] for name in self._object_names]
+            self._objects = rigid.from_tensor(torch.cat(chosen) if len(chosen) > 1 else chosen[0])
         return self._objects.take(objects * count + rows, axis=2)
 
     def eef_poses(self, eef: str, rows: Ints) -> Floats:

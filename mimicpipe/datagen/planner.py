@@ -33,6 +33,8 @@ from mimicpipe.pipeline.protocol import EefPlans, PlanBatch, PlanFailedError
 GOES_ON = -1
 """In `SegmentRequest.wanted`: the eef goes on with the waypoints it has."""
 
+_NEVER = np.iinfo(np.int64).max
+
 
 @dataclass(slots=True)
 class SegmentRequest:
@@ -98,8 +100,9 @@ class SubtaskPlanner:
         wanted = np.asarray([request.wanted or idle for request in requests], dtype=np.int64)
         self._forget(slots[[request.fresh for request in requests]])
         errors: dict[int, Exception] = {}
-        for row in np.flatnonzero(visible <= 0).tolist():
-            errors[row] = PlanFailedError("the pool has no source demo yet")
+        for row, request in enumerate(requests):
+            if request.visible <= 0:
+                errors[row] = PlanFailedError("the pool has no source demo yet")
         world = World(self._env, env_ids, self._pool.object_names)
         plans: dict[str, EefPlans] = {}
         for spec in self._specs:
@@ -125,9 +128,10 @@ class SubtaskPlanner:
     def _move_on(self, slots: Ints, requests: Sequence[SegmentRequest], errors: dict[int, Exception]) -> Tensor:
         """Steps (K,) to play, and each request's next wanted segments."""
         pending, subtask = self._pending[slots], self._subtask[slots]
-        for row in np.flatnonzero(~pending.any(axis=1)).tolist():
-            errors.setdefault(row, RequestError("nothing is left to plan: every eef's last segment has been played"))
-        steps = np.where(pending > 0, pending, np.iinfo(np.int64).max).min(axis=1)
+        steps = np.where(pending > 0, pending, _NEVER).min(axis=1)
+        for row, left in enumerate(steps.tolist()):
+            if left == _NEVER:
+                errors.setdefault(row, RequestError("nothing is left to plan: the last segments have been played"))
         pending = np.maximum(pending - steps[:, None], 0)
         self._pending[slots] = pending
         ended = pending == 0
@@ -152,25 +156,18 @@ class SubtaskPlanner:
         times = self._pool.start_times[demo] + begin
         longest = int((steps + holds).max())
         motion = self._motion(spec, batch, world, times)
-        before = self._lead_in(spec, batch, world, times, motion)
-        last_source = timeline.rows(f"target/{spec.name}", times + (end - begin) - 1)
-        self._remember(spec, batch, steps, rigid.compose(motion, last_source[:12].reshape(3, 4, -1)))
+        before = self._lead_in(spec, batch, world, times, times + (end - begin) - 1, motion)
+        self._remember(spec, batch, steps)
 
-        numbers = self._to_device(np.stack((batch.rows, steps + holds, times - lead, lead)))
+        numbers = self._to_device(np.array((batch.rows, steps + holds, times - lead, lead)))
         window = timeline.windows(f"target/{spec.name}", numbers[2], longest)
-        targets, grippers = transform(window, self._to_device(motion.astype(np.float32))), window[12:]
-        if before.shape[2]:
-            gripper = timeline.rows(f"target/{spec.name}", times)[12:, None]
-            put_lead_in(targets[:12], self._to_device(before).flatten(0, 1), numbers[3])
-            put_lead_in(grippers, self._to_device(gripper).expand(-1, before.shape[2], -1), numbers[3])
+        plan = transform(window, self._to_device(motion.astype(np.float32)))
+        if before.shape[1]:
+            put_lead_in(plan, self._to_device(before), numbers[3])
         if holds.any():
             rows = np.flatnonzero(holds)
-            rows_and_steps = self._to_device(np.stack((rows, steps[rows])))
-            hold_last(targets, *rows_and_steps)
-            hold_last(grippers, *rows_and_steps)
-        return EefPlans(
-            numbers[0], numbers[1], *as_waypoints(targets, grippers), self._noise(spec, batch, steps, longest)
-        )
+            hold_last(plan, *self._to_device(np.array((rows, steps[rows]))))
+        return EefPlans(numbers[0], numbers[1], *as_waypoints(plan), self._noise(spec, batch, steps, longest))
 
     def _to_device(self, values: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(values).to(self._device)
@@ -178,26 +175,32 @@ class SubtaskPlanner:
     def _motion(self, spec: EefSpec, batch: Rows, world: World, times: Ints) -> Floats:
         """(3, 4, M) what moves the object from where it lay at the segment's start to where it lies, else identity."""
         objects, parts = spec.objects[batch.subtask], len(self._pool.object_names)
-        still = np.repeat(np.eye(3, 4)[..., None], len(objects), axis=2)
-        if not parts:
-            return still
+        still = objects < 0
+        if still.all():
+            return np.repeat(np.eye(3, 4)[..., None], len(objects), axis=2)
         index = np.maximum(objects, 0)
         source = self._pool.timeline.rows("objects", times, index, parts)[:12].reshape(3, 4, -1)
         motion = rigid.compose(world.object_poses(index, batch.rows), rigid.invert(source.astype(np.float64)))
-        return np.where(objects < 0, still, motion)
+        return np.where(still, np.eye(3, 4)[..., None], motion) if still.any() else motion
 
     def _lead_in(
-        self, spec: EefSpec, batch: Rows, world: World, times: Ints, motion: Floats
+        self, spec: EefSpec, batch: Rows, world: World, first: Ints, last: Ints, motion: Floats
     ) -> npt.NDArray[np.float32]:
-        """(3, 4, H, M) poses up to the segment's first target."""
-        subtask = batch.subtask
-        source = self._pool.timeline.rows(f"target/{spec.name}", times)[:12]
+        """(16 + G, H, M) the plan's steps before the segment's first target; remembers its last one.
+
+        `first` and `last` (M,) are the times of the two.
+        """
+        subtask, timeline = batch.subtask, self._pool.timeline
+        ends = timeline.rows(f"target/{spec.name}", np.array((first, last)))
+        source = ends[:12].reshape(3, 4, 2, -1)
         measured = spec.measured[subtask]
         if measured.any():
-            source = np.where(measured, self._pool.timeline.rows(f"eef/{spec.name}", times)[:12], source)
-        goal = rigid.compose(motion, source.reshape(3, 4, -1))
+            source_eef = timeline.rows(f"eef/{spec.name}", first)[:12].reshape(3, 4, -1)
+            source[:, :, 0] = np.where(measured, source_eef, source[:, :, 0])
+        moved = rigid.compose(motion[:, :, None], source)
         start = self._start_pose(spec, batch, world)
-        return lead_in(start, goal, spec.between[subtask], int(spec.lead[subtask].max()))
+        self._last_target[spec.index][:, :, batch.slots] = moved[:, :, 1]
+        return lead_in(start, moved[:, :, 0], ends[12:, 0], spec.between[subtask], int(spec.lead[subtask].max()))
 
     def _start_pose(self, spec: EefSpec, batch: Rows, world: World) -> Floats:
         """(3, 4, M) where interpolation starts: the last target, or, in the first subtask, where the eef is."""
@@ -205,8 +208,7 @@ class SubtaskPlanner:
         last = self._last_target[spec.index].take(batch.slots, axis=2)
         return last if from_last.all() else np.where(from_last, last, world.eef_poses(spec.name, batch.rows))
 
-    def _remember(self, spec: EefSpec, batch: Rows, steps: Ints, last_target: Floats) -> None:
-        self._last_target[spec.index][:, :, batch.slots] = last_target
+    def _remember(self, spec: EefSpec, batch: Rows, steps: Ints) -> None:
         self._subtask[batch.slots, spec.index] = batch.subtask
         self._pending[batch.slots, spec.index] = steps
         self._planned[batch.slots, spec.index] += steps
@@ -221,9 +223,10 @@ class SubtaskPlanner:
         quiet = spec.quiet[batch.subtask]
         most = int(quiet.max())
         noise[:, :most][np.arange(most) < quiet[:, None]] = 0.0
-        # The step behind the last is one to hold.
-        held = np.flatnonzero(steps < longest)
-        noise[held, steps[held]] = 0.0
+        if self._holds:
+            # The step behind the last is one to hold.
+            held = np.flatnonzero(steps < longest)
+            noise[held, steps[held]] = 0.0
         return self._to_device(noise)
 
 

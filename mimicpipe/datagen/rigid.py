@@ -15,11 +15,11 @@ _TINY = 1e-9
 
 def from_tensor(pose: Tensor) -> Floats:
     """(3, 4, M) of a tensor (M, 4, 4) on any device."""
-    return np.ascontiguousarray(pose[:, :3].permute(1, 2, 0).cpu().numpy(), dtype=np.float64)
+    return np.ascontiguousarray(pose.cpu().numpy()[:, :3].transpose(1, 2, 0), dtype=np.float64)
 
 
 def compose(a: Floats, b: npt.NDArray[np.floating]) -> Floats:
-    """Pose a @ b; b may be (3, 3, M), a rotation, which gives a rotation."""
+    """Pose a @ b, broadcasting over what follows the first two axes; b may be a rotation (3, 3, M) and gives one."""
     product = a[:, 0, None] * b[0]
     product += a[:, 1, None] * b[1]
     product += a[:, 2, None] * b[2]
@@ -46,8 +46,8 @@ def axis_and_angle(rotation: Floats) -> tuple[Floats, Floats]:
     x, y, z = r[0, 0], r[1, 1], r[2, 2]
     a, b, c = r[2, 1] - r[1, 2], r[0, 2] - r[2, 0], r[1, 0] - r[0, 1]
     d, e, f = r[0, 1] + r[1, 0], r[0, 2] + r[2, 0], r[1, 2] + r[2, 1]
-    pivots = np.stack((1.0 + x + y + z, 1.0 + x - y - z, 1.0 - x + y - z, 1.0 - x - y + z))
-    candidates = np.stack((pivots[0], a, b, c, a, pivots[1], d, e, b, d, pivots[2], f, c, e, f, pivots[3]))
+    pivots = np.array((1.0 + x + y + z, 1.0 + x - y - z, 1.0 - x + y - z, 1.0 - x - y + z))
+    candidates = np.array((pivots[0], a, b, c, a, pivots[1], d, e, b, d, pivots[2], f, c, e, f, pivots[3]))
     best = pivots.argmax(axis=0)
     quat = candidates.reshape(4, 4, -1)[best, :, np.arange(len(best))].T
     quat = np.where(quat[0] < 0, -quat, quat)
@@ -66,7 +66,7 @@ def interpolate(start: Floats, goal: Floats, fraction: npt.NDArray[np.floating])
     rotation = start[:, :3]
     (x, y, z), angle = axis_and_angle(compose(rotation.transpose(1, 0, 2), goal[:, :3]))
     zero = np.zeros_like(x)
-    cross = np.stack((np.stack((zero, -z, y)), np.stack((z, zero, -x)), np.stack((-y, x, zero))))
+    cross = np.array((zero, -z, y, z, zero, -x, -y, x, zero)).reshape(3, 3, -1)
     sine_part = compose(rotation, cross)
     cosine_part = compose(sine_part, cross)
     turned = angle * fraction

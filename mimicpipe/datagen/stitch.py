@@ -18,63 +18,70 @@ from torch import Tensor
 from mimicpipe.datagen import rigid
 from mimicpipe.datagen.rigid import Floats
 
+Singles = npt.NDArray[np.float32]
 
-def lead_in(start: Floats, goal: Floats, between: npt.NDArray[np.int64], steps: int) -> npt.NDArray[np.float32]:
-    """(3, 4, steps, M) top rows of the poses that lead to a segment.
+
+def lead_in(start: Floats, goal: Floats, gripper: Singles, between: npt.NDArray[np.int64], steps: int) -> Singles:
+    """(16 + G, steps, M) the plan's steps that lead to a segment.
 
     Args:
         start: (3, 4, M) where interpolation starts.
         goal: (3, 4, M) the segment's first pose.
+        gripper: (G, M) its first gripper action.
         between: (M,) interpolation steps.
         steps: how many are wanted, at least `between`.
     """
-    before = np.empty((3, 4, steps, len(between)), dtype=np.float32)
+    before = np.empty((16 + len(gripper), steps, len(between)), dtype=np.float32)
+    before[:12] = goal.reshape(12, 1, -1)
+    before[12:15] = 0.0
+    before[15] = 1.0
+    before[16:] = gripper[:, None]
     longest = int(between.max())
-    before[:, :, longest:] = goal[:, :, None]
     if longest:
         time = np.arange(longest)[:, None]
         poses = rigid.interpolate(start, goal, (time + 1) / (between + 1))
-        before[:, :, :longest] = np.where(time < between, poses, goal[:, :, None].astype(np.float32))
+        np.copyto(before[:12, :longest], poses.reshape(12, longest, -1), where=time < between)
     return before
 
 
 def transform(window: Tensor, motion: Tensor) -> Tensor:
-    """(16, M, L) poses moved rigidly.
+    """Source segments, moved rigidly, as plan rows: (16 + G, M, L), a pose's 16 numbers and the gripper action.
 
     Args:
-        window: (12, M, L) or more: the poses' top three rows.
+        window: (12 + G, M, L) the poses' top three rows and the gripper actions.
         motion: (3, 4, M) what is applied to each row's poses.
     """
-    _, count, steps = window.shape
-    source = window[:12].view(3, 4, count, steps)
-    rows = motion[:, :, None, :, None]
-    targets = torch.empty(16, count, steps, dtype=window.dtype, device=window.device)
-    targets[12:15] = 0.0
-    targets[15] = 1.0
-    out = targets[:12].view(3, 4, count, steps)
-    torch.mul(rows[:, 0], source[0], out=out)
-    product = torch.mul(rows[:, 1], source[1])
+    components, count, steps = window.shape
+    plan = torch.empty(components + 4, count, steps, dtype=window.dtype, device=window.device)
+    plan[12:15].zero_()
+    plan[15].fill_(1.0)
+    plan[16:].copy_(window[12:])
+    source = window[:12].view(3, 4, count, steps).unbind(0)
+    x, y, z, offset = motion[..., None].unbind(1)
+    out = plan[:12].view(3, 4, count, steps)
+    torch.mul(x[:, None], source[0], out=out)
+    product = torch.mul(y[:, None], source[1])
     out += product
-    torch.mul(rows[:, 2], source[2], out=product)
+    torch.mul(z[:, None], source[2], out=product)
     out += product
-    out[:, 3] += rows[:, 3, 0]
-    return targets
+    out[:, 3].add_(offset)
+    return plan
 
 
-def put_lead_in(values: Tensor, before: Tensor, lead: Tensor) -> None:
-    """Overwrite the steps before each row's `lead` (M,) in values (C, M, L) by `before` (C, H, M)."""
+def put_lead_in(plan: Tensor, before: Tensor, lead: Tensor) -> None:
+    """Overwrite the steps before each row's `lead` (M,) in a plan (C, M, L) by `before` (C, H, M)."""
     steps = before.shape[1]
-    leading = torch.arange(steps, device=values.device) < lead[:, None]
-    head = values[:, :, :steps]
+    leading = torch.arange(steps, device=plan.device) < lead[:, None]
+    head = plan[:, :, :steps]
     head.copy_(torch.where(leading, before.transpose(1, 2), head))
 
 
-def hold_last(values: Tensor, rows: Tensor, at: Tensor) -> None:
-    """Repeat the value before step `at` (R,) there, for some rows (R,) of values (C, M, L)."""
-    values[:, rows, at] = values[:, rows, at - 1]
+def hold_last(plan: Tensor, rows: Tensor, at: Tensor) -> None:
+    """Repeat the waypoint before step `at` (R,) there, for some rows (R,) of a plan (C, M, L)."""
+    plan[:, rows, at] = plan[:, rows, at - 1]
 
 
-def as_waypoints(targets: Tensor, grippers: Tensor) -> tuple[Tensor, Tensor]:
-    """Views (M, L, 4, 4) and (M, L, G) of component-major targets (16, M, L) and gripper actions (G, M, L)."""
-    _, count, steps = targets.shape
-    return targets.view(4, 4, count, steps).permute(2, 3, 0, 1), grippers.permute(1, 2, 0)
+def as_waypoints(plan: Tensor) -> tuple[Tensor, Tensor]:
+    """Views: targets (M, L, 4, 4) and gripper actions (M, L, G) of a plan (16 + G, M, L)."""
+    _, count, steps = plan.shape
+    return plan[:16].view(4, 4, count, steps).permute(2, 3, 0, 1), plan[16:].permute(1, 2, 0)
