@@ -1,6 +1,7 @@
 """`recorder=sync`: a LeRobot v3 dataset, written while the caller waits."""
 
 import atexit
+import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -15,8 +16,8 @@ from mimicpipe.errors import ConfigError, RecorderError
 from mimicpipe.pipeline.episode import Episode
 from mimicpipe.recorders.base import Recorder
 from mimicpipe.recorders.episode_rows import Row, episode_row
-from mimicpipe.recorders.features import check_columns, check_features, check_task, with_annotations
-from mimicpipe.recorders.lerobot_storage import DatasetSpec, LeRobotStorage
+from mimicpipe.recorders.features import CAMERA_DTYPES, check_columns, check_features, check_task, with_annotations
+from mimicpipe.recorders.lerobot_storage import DatasetSpec, LeRobotStorage, describe
 from mimicpipe.recorders.payload import EEF_FEATURE, EefPoseFn, episodes_of_slot, recordable_ids
 from mimicpipe.recorders.staging import check_repo_id, check_root
 
@@ -85,8 +86,12 @@ class LeRobotRecorder(Recorder):
         check_features(features, use_videos)
         if record_eef_observation and (eef_pose_fn is None or EEF_FEATURE not in features):
             raise ConfigError(f"record_eef_observation: needs an eef_pose_fn and a feature {EEF_FEATURE!r}")
+        try:
+            json.dumps(run_info)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"run_info: {error}") from None
         spec = DatasetSpec(
-            root=check_root(Path(root), overwrite),
+            root=_check_video_path(check_root(root, overwrite), features, use_videos),
             repo_id=check_repo_id(repo_id),
             fps=fps,
             features=dict(features),
@@ -232,22 +237,28 @@ class LeRobotRecorder(Recorder):
         atexit.unregister(self.abort)
 
     def _raise_failures(self) -> None:
-        if not self._failures:
+        failures = list(self._failures)  # the async recorder's worker may add to it
+        if not failures:
             return
-        episodes = sum(where not in ("storage", "on_durable") for where, _ in self._failures)
+        episodes = sum(where not in ("storage", "on_durable") for where, _ in failures)
         message = f"failed to write {episodes} committed episode(s): " if episodes else ""
-        message += "; ".join(f"{where}: {_describe(error)}" for where, error in self._failures)
+        message += "; ".join(f"{where}: {describe(error)}" for where, error in failures)
         if self._path is not None:
             message += f"; the {len(self._saved)} episodes saved whole are in {self._path}"
-        raise RecorderError(message) from self._failures[0][1]
-
-
-def _describe(error: BaseException) -> str:
-    text = str(error)
-    return text if isinstance(error, RecorderError) else f"{type(error).__name__}: {text}"
+        raise RecorderError(message) from failures[0][1]
 
 
 def check_count(name: str, value: object, minimum: int) -> None:
     """Raise ConfigError unless `value` is an int (and no bool) of at least `minimum`."""
     if type(value) is not int or value < minimum:
         raise ConfigError(f"{name}={value!r}: an integer of at least {minimum}")
+
+
+def _check_video_path(root: Path, features: Mapping[str, Feature], use_videos: bool) -> Path:
+    """LeRobot joins videos by a list of paths in single quotes, and escapes nothing."""
+    cameras = any(feature.dtype in CAMERA_DTYPES for feature in features.values())
+    if use_videos and cameras and any(mark in str(root) for mark in "'\n\\"):
+        raise ConfigError(
+            f"dataset.root={str(root)!r}: no quote, backslash or newline, or set dataset.use_videos=false"
+        )
+    return root

@@ -4,8 +4,7 @@ Everything here runs in one thread at a time; lerobot is imported with the first
 """
 
 import os
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,9 +67,8 @@ class LeRobotStorage:
             self._drop_frames(dataset)
             raise
         try:
-            with _no_progress_bars():
-                # Encoding in parallel forks a pool for every episode, which is unsafe beside threads and CUDA.
-                dataset.save_episode(parallel_encoding=False)
+            # Encoding in parallel forks a pool for every episode, which is unsafe beside threads and CUDA.
+            dataset.save_episode(parallel_encoding=False)
         except BaseException as error:
             self._broken = error
             raise
@@ -81,8 +79,8 @@ class LeRobotStorage:
     def publish(self) -> Path | None:
         """Complete the dataset, make it durable and move it to its place; None if there is no episode.
 
-        A dataset that cannot be completed is unreadable, so it is removed; one that is complete but cannot be moved
-        stays where it is, and the error says where.
+        What nobody can read is removed. A dataset that LeRobot can read stays where it is, if it can neither be
+        completed nor moved to its place, and the error says where.
 
         Raises:
             RecorderError: the second case, or frames are missing.
@@ -96,17 +94,23 @@ class LeRobotStorage:
             if self._broken is not None:
                 self._drop_frames(dataset)
             dataset.finalize()
-            seal(staging.path, dataset.meta, self._rows, self._camera_stats, self._spec.run_info)
         except BaseException:
             self.discard()
             raise
-        self._staging = self._dataset = None
         try:
+            seal(staging.path, dataset.meta, self._rows, self._camera_stats, self._spec.run_info)
+            self._staging = self._dataset = None
             staging.publish(self._spec.overwrite)
-        except (OSError, RecorderError) as error:
+        except Exception as error:
+            # A missing frame is a RecorderError of `seal`, which is before the storage is let go.
+            damaged = self._broken is not None or isinstance(error, RecorderError)
+            if self._staging is not None and damaged:
+                self.discard()
+                raise
+            self._staging = self._dataset = None
             if not staging.path.exists():
                 raise
-            raise RecorderError(f"{error}; the complete dataset is in {staging.path}") from error
+            raise RecorderError(f"{describe(error)}; the dataset is in {staging.path}") from error
         return self._spec.root
 
     def discard(self) -> None:
@@ -145,6 +149,7 @@ class LeRobotStorage:
         except BaseException:
             staging.discard()
             raise
+        _keep_episode_stats_float(self._dataset.meta)
         self._staging = staging
 
     def _cameras(self) -> list[str]:
@@ -179,6 +184,29 @@ class LeRobotStorage:
             self._broken = self._broken or error
 
 
+def describe(error: BaseException) -> str:
+    """One line about an exception; a RecorderError speaks for itself."""
+    return str(error) if isinstance(error, RecorderError) else f"{type(error).__name__}: {error}"
+
+
+def _keep_episode_stats_float(meta: Any) -> None:
+    """Make a dataset's metadata take every statistic as a float.
+
+    LeRobot leaves those of integer columns integers where an episode has one frame, and then cannot write them into the
+    same file as the floats of longer episodes.
+    """
+    save_episode = meta.save_episode
+
+    def save_float(index: int, length: int, tasks: list[str], stats: dict[str, Any], metadata: dict[str, Any]) -> None:
+        floats = {
+            name: {key: value if key == "count" else value.astype(np.float64) for key, value in column.items()}
+            for name, column in stats.items()
+        }
+        save_episode(index, length, tasks, floats, metadata)
+
+    meta.save_episode = save_float
+
+
 def _close(dataset: Any) -> None:
     """Close the files and threads of a dataset that will be removed."""
     try:
@@ -200,35 +228,19 @@ def _import_lerobot() -> Any:
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
     av.logging.set_libav_level(av.logging.ERROR)
-    if dataset_writer.embed_images.__module__ != __name__:
-        dataset_writer.embed_images = _embedding_only_where_images_are(dataset_writer.embed_images)
+    vars(dataset_writer)["embed_images"] = embed_images
     return LeRobotDataset
 
 
-def _embedding_only_where_images_are(embed_images: Any) -> Any:
-    """LeRobot's `embed_images`, left out for tables without images.
+def embed_images(dataset: Any) -> Any:
+    """A `datasets.Dataset` whose images are in the table, not in files; instead of LeRobot's function of this name.
 
-    It goes through every table row by row, which is four fifths of the time of an episode without cameras, and
-    changes nothing there but a random-looking fingerprint in the schema.
+    That one maps over the table row by row, which without cameras is four fifths of an episode's time, and leaves a
+    fingerprint in the schema that depends on the files' folder, so that no two datasets would be the same bytes.
     """
     import datasets
+    from datasets.table import InMemoryTable, embed_table_storage
 
-    def embed(dataset: Any) -> Any:
-        has_images = any(isinstance(feature, datasets.Image) for feature in dataset.features.values())
-        return embed_images(dataset) if has_images else dataset
-
-    return embed
-
-
-@contextmanager
-def _no_progress_bars() -> Generator[None]:
-    """Keep `datasets` from drawing a bar for every episode; whoever has them on finds them on afterwards."""
-    import datasets
-
-    were_on = not datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
-    try:
-        yield
-    finally:
-        if were_on:
-            datasets.enable_progress_bars()
+    if not any(isinstance(feature, datasets.Image) for feature in dataset.features.values()):
+        return dataset
+    return datasets.Dataset(InMemoryTable(embed_table_storage(dataset.data)))

@@ -44,7 +44,7 @@ def seal(
 
     for entry in root.iterdir():
         if entry.name not in ("meta", "data", "videos"):
-            shutil.rmtree(entry)  # frames on their way into a video
+            shutil.rmtree(entry)  # folders of frames on their way into a video
     episodes = _complete_episodes(root, rows)
     frames = sum(episode["length"] for episode in episodes)
     _cut_data(root, frames)

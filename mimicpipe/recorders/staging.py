@@ -27,7 +27,7 @@ def check_repo_id(repo_id: str) -> str:
     return repo_id
 
 
-def check_root(root: Path, overwrite: bool) -> Path:
+def check_root(root: Path | str, overwrite: bool) -> Path:
     """The absolute folder of a dataset that may be written; nothing is left behind by the check.
 
     Raises:

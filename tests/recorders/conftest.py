@@ -1,0 +1,150 @@
+"""Small episodes and readers of what was written."""
+
+import itertools
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from mimicpipe.envs.base import Feature
+from mimicpipe.pipeline.episode import Episode, Outcome
+
+FEATURES = {
+    "observation.state": Feature("float32", (3,), ("x", "y", "z")),
+    "observation.environment_state": Feature("float64", (7,)),
+    "observation.contact": Feature("bool", (1,)),
+    "observation.counter": Feature("int64", (2,)),
+    "action": Feature("float32", (7,)),
+}
+CAMERAS = {
+    "observation.images.front": Feature("video", (32, 32, 3)),
+    "observation.images.wrist": Feature("image", (24, 36, 3)),
+}
+
+
+def random_column(feature: Feature, length: int, generator: torch.Generator) -> torch.Tensor:
+    shape = (length, *feature.shape)
+    if feature.dtype in ("image", "video", "uint8"):
+        return torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
+    if feature.dtype == "bool":
+        return torch.rand(shape, generator=generator) > 0.5
+    if feature.dtype == "int64":
+        return torch.randint(-(2**62), 2**62, shape, generator=generator)
+    return torch.randn(shape, generator=generator, dtype=getattr(torch, feature.dtype))
+
+
+@pytest.fixture
+def features():
+    return dict(FEATURES)
+
+
+@pytest.fixture
+def camera_features():
+    return FEATURES | CAMERAS
+
+
+def episode_of(attempt, length, task, features, **metadata):
+    """The same arguments, the same bits."""
+    generator = torch.Generator().manual_seed(attempt)
+    columns = {name: random_column(feature, length, generator) for name, feature in features.items()}
+    demos = [{"eef": "gripper", "subtask": i, "demo": f"demo_{attempt + i}"} for i in range(2)]
+    outcome = Outcome(attempt, attempt % 4, 2**63 - 1 - attempt, True, "success", length, demos)
+    state = torch.randn(5, generator=generator, dtype=torch.float64)
+    return Episode(outcome, columns, task, state, metadata)
+
+
+@pytest.fixture
+def make_episode(features):
+    """make_episode(attempt, length=5, task="pick", features=..., **metadata)."""
+
+    def make(attempt, length=5, task="pick", features=features, **metadata):
+        return episode_of(attempt, length, task, features, **metadata)
+
+    return make
+
+
+@pytest.fixture
+def read_columns():
+    """read_columns(root): {column: (T, ...) array} of all data files, as the bits on the disk."""
+
+    import pyarrow.parquet as pq
+
+    def read(root):
+        columns = {}
+        for file in sorted((Path(root) / "data").glob("*/*.parquet")):
+            table = pq.read_table(file)
+            for name in table.column_names:
+                columns.setdefault(name, []).extend(table.column(name).to_pylist())
+        return {name: np.array(values) for name, values in columns.items()}
+
+    return read
+
+
+@pytest.fixture
+def open_dataset(tmp_path, monkeypatch):
+    """open_dataset(root, **kwargs): LeRobotDataset, with its cache in tmp_path."""
+    import datasets
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf_cache")
+
+    def open_(root, **kwargs):
+        return LeRobotDataset("local/test", root=root, video_backend="pyav", **kwargs)
+
+    return open_
+
+
+@pytest.fixture
+def staging_of():
+    """staging_of(root): the folder in which the dataset grows."""
+
+    def find(root):
+        found = list(root.parent.glob(f".{root.name}.*.partial"))
+        assert len(found) == 1
+        return found[0] / "dataset"
+
+    return find
+
+
+@pytest.fixture
+def wait_until():
+    """wait_until(condition): poll; the test's own timeout is the limit."""
+
+    def wait(condition):
+        while not condition():
+            time.sleep(0.005)
+
+    return wait
+
+
+@pytest.fixture
+def hold_worker(tmp_path, make_episode, staging_of, wait_until):
+    """hold_worker(recorder, root) commits two episodes and returns `release`; until it is called the second waits.
+
+    What stops the worker is the operating system: the file of statistics is a named pipe that nobody reads yet.
+    """
+    numbers = itertools.count()
+    handles = []
+
+    def hold(recorder, root):
+        recorder.commit(make_episode(0))
+        wait_until(lambda: recorder.stats()["mb_per_s"] > 0)
+        statistics, pipe = staging_of(root) / "meta" / "stats.json", tmp_path / f"pipe{next(numbers)}"
+        os.mkfifo(pipe)
+        statistics.unlink()
+        os.link(pipe, statistics)
+        recorder.commit(make_episode(1))
+        wait_until(lambda: recorder.stats()["queue_size"] == 0)
+
+        def release():
+            statistics.unlink()  # later episodes write a plain file again
+            handles.append(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
+
+        return release
+
+    yield hold
+    for handle in handles:
+        os.close(handle)
