@@ -5,8 +5,7 @@ Sources, named beside each table:
 [URDF] franka_ros, franka_description (robots/common/{inertial.yaml, franka_hand.xacro}, robots/panda/joint_limits.yaml).
 [GAZ]  Gaz, Cognetti, Oliva, Robuffo Giordano and De Luca, "Dynamic identification of the Franka Emika Panda robot with
        retrieval of feasible parameters using penalty-based optimization", RA-L 4(4), 2019: the inertias of [URDF].
-[MEN]  MuJoCo Menagerie, franka_emika_panda/panda.xml: armature and joint damping.
-[LAB]  Isaac Lab, isaaclab_assets, FRANKA_PANDA_HIGH_PD_CFG: servo gains for differential IK.
+[MEN]  MuJoCo Menagerie, franka_emika_panda/panda.xml.
 """
 
 import math
@@ -40,21 +39,30 @@ MAX_FINGER = 0.04
 
 _TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
 """Joint torque limits, N m [URDF]."""
-_ARM_KP = (400.0,) * 7
-"""Servo stiffness, N m/rad [LAB]. Stiffer servos (4500 to 2000 in [MEN]) saturate the wrist's 12 N m at the action noise
-of demonstration generation: the joints then move out of step and the eef strays by 10 mm, enough to lose a cube."""
-_ARM_KV = (80.0,) * 7
-"""Servo damping, N m s/rad [LAB]."""
 _ARMATURE = 0.1
-"""Rotor inertia seen at a joint, kg m2 or kg [MEN]."""
-_JOINT_DAMPING = 1.0
-"""N m s/rad or N s/m [MEN]."""
+"""Rotor inertia seen at an arm joint, kg m2 [MEN]."""
+_JOINT_INERTIA = (1.3, 1.7, 1.15, 1.1, 0.13, 0.15, 0.107)
+"""Mean inertia at each joint around the rest posture, rotor included, kg m2: the diagonal of this model's mass matrix,
+averaged over normal joint offsets of 0.4 rad."""
+_NATURAL_FREQUENCY = 20.0
+"""Of every joint's servo, critically damped, rad/s. Chosen: all joints settle alike, in about three control steps, and
+action noise of 0.05 neither saturates the wrist nor shakes a cube out of the fingers. It gives 440 to 680 N m/rad and
+44 to 68 N m s/rad for joints 1 to 4 (franka_ros' impedance example: 600 and 50). robosuite's OSC has 12 rad/s."""
+_ARM_KP = tuple(inertia * _NATURAL_FREQUENCY**2 for inertia in _JOINT_INERTIA)
+"""Servo stiffness, N m/rad."""
+_ARM_DAMPING = tuple(2.0 * inertia * _NATURAL_FREQUENCY for inertia in _JOINT_INERTIA)
+"""N m s/rad. It acts at the joint, not in the servo: the integrator treats joint damping implicitly, while damping inside
+a force limit makes a saturated servo chatter at this time step."""
 
-_GRIP_KP = 6000.0
-_GRIP_KV = 600.0
-"""Finger servo on the mean travel, N/m and N s/m: 0.2 m/s at the most [URDF, velocity limit], settled in 0.2 s."""
-_GRIP_FORCE = 40.0
-"""Force limit of that servo, N: 20 N a finger; the hand's data sheet gives 30 to 70 N of continuous grip force."""
+_GRIP_FORCE = 15.0
+"""Largest force of a finger, N. The hand's data sheet gives 30 to 70 N of grip; less holds a 0.1 kg cube, and penetrates
+less."""
+_FINGER_SPEED = 0.2
+"""Speed at which the force limit meets the damping, m/s [URDF, velocity limit]."""
+_FINGER_KP = 1000.0
+"""Stiffness of a finger's servo, N/m: full force from 15 mm on."""
+_FINGER_ARMATURE = 0.5
+"""Motor inertia seen at a finger, kg. Chosen: with less, a light cube between the tips vibrates at this time step."""
 
 # Collision bits: the table and the cubes meet everything that moves; the robot does not meet itself (the joint limits
 # and the IK's rest posture keep the arm from that), so self pairs cost nothing.
@@ -113,8 +121,9 @@ def add_panda(spec: mujoco.MjSpec) -> None:
     )
     _add_hand(spec, hand)
     for index, joint in enumerate(ARM_JOINTS):
-        _add_servo(spec, joint, mujoco.mjtTrn.mjTRN_JOINT, _ARM_KP[index], _ARM_KV[index], _TORQUE[index])
-    _add_servo(spec, "panda_fingers", mujoco.mjtTrn.mjTRN_TENDON, _GRIP_KP, _GRIP_KV, _GRIP_FORCE)
+        _add_servo(spec, joint, mujoco.mjtTrn.mjTRN_JOINT, _ARM_KP[index], _TORQUE[index])
+    # The tendon is the fingers' mean travel: half of its force reaches each finger.
+    _add_servo(spec, "panda_fingers", mujoco.mjtTrn.mjTRN_TENDON, 2.0 * _FINGER_KP, 2.0 * _GRIP_FORCE)
 
 
 def _add_link(parent: "mujoco.MjsBody", index: int, link: _Link) -> "mujoco.MjsBody":
@@ -138,7 +147,7 @@ def _add_link(parent: "mujoco.MjsBody", index: int, link: _Link) -> "mujoco.MjsB
         range=[JOINT_LOWER[index], JOINT_UPPER[index]],
         limited=True,
         armature=_ARMATURE,
-        damping=_JOINT_DAMPING,
+        damping=_ARM_DAMPING[index],
     )
     # The upper arm cannot reach the table within the joint limits of a useful grasp; only the forearm, the wrist and
     # the hand collide.
@@ -179,15 +188,18 @@ def _add_finger(hand: "mujoco.MjsBody", index: int, side: float) -> None:
     finger = hand.add_body(name=name, pos=[0, 0, 0.0584], mass=0.015, inertia=[2.375e-6, 2.375e-6, 7.5e-7],
                            ipos=[0, 0, 0], explicitinertial=True, gravcomp=1.0)  # fmt: skip
     finger.add_joint(name=FINGER_JOINTS[index], type=mujoco.mjtJoint.mjJNT_SLIDE, axis=[0, side, 0],
-                     range=[0, MAX_FINGER], limited=True, armature=_ARMATURE, damping=_JOINT_DAMPING)  # fmt: skip
-    # Shank: carriage, screw mount and slanted finger as one box behind the tip.
-    _robot_box(finger, (0.00875, 0.0076, 0.018), (0, side * 0.0158, 0.018), _DARK)
-    # Rubber tip: 17.5 x 15.2 x 18.5 mm, its inner face on the plane where closed fingers meet.
-    tip = _robot_box(finger, (0.00875, 0.0076, 0.00925), (0, side * 0.0076, 0.04525), _RUBBER)
+                     range=[0, MAX_FINGER], limited=True, armature=_FINGER_ARMATURE,
+                     damping=_GRIP_FORCE / _FINGER_SPEED)  # fmt: skip
+    # Carriage at the hand, then a strut that slants inwards by 30 degrees [URDF, franka_hand.xacro].
+    _robot_box(finger, (0.00875, 0.0076, 0.010), (0, side * 0.0158, 0.008), _DARK)
+    strut = _robot_box(finger, (0.00875, 0.0035, 0.01175), (0, side * 0.0159, 0.02835), _DARK)
+    strut.quat[:] = [math.cos(math.pi / 12), side * math.sin(math.pi / 12), 0, 0]
+    # Fingertip: 17 x 9.5 x 18.5 mm, its inner face on the plane where closed fingers meet; thickness of [MEN]'s pads.
+    tip = _robot_box(finger, (0.0085, 0.00475, 0.00925), (0, side * 0.00475, 0.04525), _RUBBER)
     tip.name = f"{name}_tip"
     tip.friction[:] = [1.5, 0.01, 0.001]
     tip.solref[:] = [0.01, 1.0]
-    tip.solimp[:] = [0.95, 0.99, 0.001, 0.5, 2.0]
+    tip.solimp[:] = [0.97, 0.99, 0.001, 0.5, 2.0]
     tip.priority = 1
 
 
@@ -201,12 +213,10 @@ def _robot_box(
                          contype=ROBOT_BIT, conaffinity=TABLE_BIT | OBJECT_BIT)  # fmt: skip
 
 
-def _add_servo(
-    spec: mujoco.MjSpec, target: str, transmission: mujoco.mjtTrn, kp: float, kv: float, force: float
-) -> None:
-    """Position servo: force kp (ctrl - length) - kv velocity, limited to +-force."""
+def _add_servo(spec: mujoco.MjSpec, target: str, transmission: mujoco.mjtTrn, kp: float, force: float) -> None:
+    """Position servo: force kp (ctrl - length), limited to +-force."""
     servo = spec.add_actuator(name=f"{target}_servo", target=target, trntype=transmission)
     servo.gaintype, servo.biastype = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_AFFINE
     servo.gainprm[0] = kp
-    servo.biasprm[:3] = [0.0, -kp, -kv]
+    servo.biasprm[:2] = [0.0, -kp]
     servo.forcelimited, servo.forcerange = True, [-force, force]

@@ -15,6 +15,9 @@ SUBSTEPS = 10
 
 CAMERAS = ("front", "wrist")
 
+_SURFACE = {"friction": [1.0, 0.005, 0.0001], "solref": [2 * TIMESTEP, 1.0], "solimp": [0.95, 0.99, 0.001, 0.5, 2.0]}
+"""Table and boxes: friction as robosuite's; contacts as stiff as the time step allows (time constant 2 dt)."""
+
 
 def build_model(task: Task, image_size: tuple[int, int]) -> mujoco.MjModel:
     """Compile a task's scene.
@@ -61,7 +64,7 @@ def _add_table(spec: mujoco.MjSpec) -> None:
     # A plane: cheaper than a box and its contacts are the same; the 0.8 m plate around it is for the eye.
     spec.worldbody.add_geom(
         name="table", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[1.0, 1.0, 0.05], rgba=[0, 0, 0, 0],
-        contype=TABLE_BIT, conaffinity=0, friction=[1.0, 0.005, 0.0001],
+        contype=TABLE_BIT, conaffinity=0, **_SURFACE,
     )  # fmt: skip
     spec.worldbody.add_geom(
         name="table_plate", type=mujoco.mjtGeom.mjGEOM_BOX, size=[0.4, 0.4, 0.02], rgba=[0.72, 0.63, 0.52, 1],
@@ -74,7 +77,7 @@ def _add_box(spec: mujoco.MjSpec, box: ObjectSpec) -> None:
     body.add_freejoint(name=f"{box.name}_joint")
     body.add_geom(
         name=box.name, type=mujoco.mjtGeom.mjGEOM_BOX, size=box.half_size, rgba=box.rgba, mass=box.mass,
-        contype=OBJECT_BIT, conaffinity=TABLE_BIT | OBJECT_BIT | ROBOT_BIT, friction=[1.0, 0.005, 0.0001],
+        contype=OBJECT_BIT, conaffinity=TABLE_BIT | OBJECT_BIT | ROBOT_BIT, **_SURFACE,
     )  # fmt: skip
 
 
