@@ -57,9 +57,9 @@ class DataGenerator:
     async def generate(
         self,
         env_id: int,
-        success_term: Any = None,  # noqa: ARG002 - the pipeline judges; the seed's signature has it
-        env_reset_queue: RequestPort | None = None,
-        env_action_queue: RequestPort | None = None,
+        success_term: Any,  # noqa: ARG002 - the pipeline judges; generators that step one by one read it
+        env_reset_queue: RequestPort,
+        env_action_queue: RequestPort,
         *,
         attempt: Attempt,
         visible: int | None = None,
@@ -69,7 +69,7 @@ class DataGenerator:
 
         Args:
             env_id: the slot.
-            success_term: not used.
+            success_term: not used here.
             env_reset_queue: where the reset is asked for.
             env_action_queue: where segments are asked for.
             attempt: seeds everything that is drawn.
@@ -78,8 +78,6 @@ class DataGenerator:
         Returns:
             "source_demos": [{"eef", "subtask", "demo"}], the demo's name for each segment played, in order.
         """
-        assert env_reset_queue is not None
-        assert env_action_queue is not None
         pool = self.src_demo_datagen_info_pool
         request = self.planner.request(attempt.seed, pool.num_datagen_infos if visible is None else visible)
         await env_reset_queue.put(env_id)

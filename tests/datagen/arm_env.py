@@ -1,6 +1,7 @@
 """A batched env without physics, and random source demos for it: eefs go where they are told, a closed one carries."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import numpy as np
 import torch
@@ -155,7 +156,8 @@ def random_demo(env: ArmEnv, seed: int, signal_steps: Mapping[str, int], length:
     return SourceDemo(name=f"demo_{seed}", info=info, actions=torch.zeros(length, env.action_dim))
 
 
-def pick_demo(seed: int, eef_names: Sequence[str] = ("arm",)) -> SourceDemo:
+@cache
+def pick_demo(seed: int, eef_names: tuple[str, ...] = ("arm",)) -> SourceDemo:
     """A demonstration of lifting the cube with the first eef, recorded from an ArmEnv; the others wander off."""
     env = ArmEnv(1, eef_names)
     env.reset(torch.tensor([0]), np.asarray([seed]))

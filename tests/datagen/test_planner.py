@@ -199,11 +199,11 @@ def note(batch: PlanBatch, row: int, played: Played) -> None:
 
 
 @settings(deadline=None, derandomize=True, max_examples=25)
-@given(setups(), st.integers(1, 24), st.integers(0, 2**32))
+@given(setups(), st.integers(2, 16), st.integers(0, 2**32))
 def test_an_attempt_is_planned_with_the_same_bits_in_every_slot_and_batch(
     setup: Setup, num_envs: int, seed: int
 ) -> None:
-    attempts = list(range(25))
+    attempts = list(range(14))
     alone = play(setup, attempts, 1, np.random.default_rng(0))
     together = play(setup, attempts, num_envs, np.random.default_rng(seed))
     assert all(together[attempt].same(alone[attempt]) for attempt in attempts)
@@ -342,7 +342,7 @@ def chosen_demos(planner: SubtaskPlanner, seed: int) -> dict[tuple[int, int], in
 
 
 def test_who_shares_a_source_demo() -> None:
-    seeds = attempt_seeds(0, np.arange(12)).tolist()
+    seeds = attempt_seeds(0, np.arange(8)).tolist()
     differing = dict.fromkeys(["arms", "subtasks"], 0)
     for seed in seeds:
         whole = chosen_demos(two_eefs()[1], seed)
@@ -354,7 +354,7 @@ def test_who_shares_a_source_demo() -> None:
         assert len({by_arm[0, 0], by_arm[0, 1]}) == len({by_arm[1, 0], by_arm[1, 1], by_arm[1, 2]}) == 1
         differing["arms"] += by_arm[0, 0] != by_arm[1, 0]
         differing["subtasks"] += by_subtask[0, 0] != by_subtask[0, 1]
-    assert min(differing.values()) >= 8
+    assert min(differing.values()) >= 5
 
 
 def test_eefs_end_their_segments_on_their_own_and_the_first_to_finish_holds_still() -> None:
