@@ -191,17 +191,17 @@ class LeRobotRecorder(Recorder):
         self._raise_failures()
         if episode.length == 0:
             return None
+        features = self._features if self._begun else with_annotations(self._features, episode.columns)
         if not self._begun:
-            self._begin(with_annotations(self._features, episode.columns))
-        check_columns(episode.columns, self._features)
+            check_features(features, self._use_videos)
+        check_columns(episode.columns, features)
         check_task(episode.task)
-        return Commit(episode, episode_row(episode))
-
-    def _begin(self, features: Mapping[str, Feature]) -> None:
-        """With the first episode the columns are known."""
-        check_features(features, self._use_videos)
-        self._features, self._begun = features, True
-        atexit.register(self.abort)
+        commit = Commit(episode, episode_row(episode))
+        if not self._begun:
+            # The first good episode says which annotations there are.
+            self._features, self._begun = features, True
+            atexit.register(self.abort)
+        return commit
 
     def _persist(self, commit: Commit) -> BaseException | None:
         """Write one episode; remembers and returns what it raised."""

@@ -48,6 +48,36 @@ class LeRobotStorage:
         self._camera_stats: dict[str, dict[str, np.ndarray]] = {}
         self._broken: BaseException | None = None
 
+    def open(self, columns: Mapping[str, Tensor]) -> None:
+        """Import lerobot and make the dataset, unless that is done; `columns` (T, *shape) may bring annotations.
+
+        Raises:
+            Exception: whatever LeRobot or the operating system raises; nothing is left behind then.
+        """
+        if self._dataset is not None:
+            return
+        dataset_class = _import_lerobot()
+        spec = self._spec
+        self._features = with_annotations(spec.features, columns)
+        staging = Staging(spec.root)
+        try:
+            self._dataset = dataset_class.create(
+                spec.repo_id,
+                spec.fps,
+                lerobot_features(self._features, spec.use_videos),
+                root=staging.path,
+                robot_type=spec.robot_type,
+                use_videos=spec.use_videos,
+                image_writer_threads=spec.image_writer_threads,
+                # Only read access uses it, but LeRobot would else look for torchcodec and warn over sixty lines.
+                video_backend="pyav",
+            )
+        except BaseException:
+            staging.discard()
+            raise
+        _keep_episode_stats_float(self._dataset.meta)
+        self._staging = staging
+
     def write(self, episode: Episode, row: Row) -> int:
         """Save one episode of at least one frame, after `open`, and return its index in the dataset.
 
@@ -79,39 +109,40 @@ class LeRobotStorage:
     def publish(self) -> Path | None:
         """Complete the dataset, make it durable and move it to its place; None if there is no episode.
 
-        What nobody can read is removed. A dataset that LeRobot can read stays where it is, if it can neither be
-        completed nor moved to its place, and the error says where.
+        What nobody can read is removed. A dataset that LeRobot can read, but that cannot be completed or moved to its
+        place, stays where it is, and the error says where.
 
         Raises:
-            RecorderError: the second case, or frames are missing.
+            RecorderError: the second case, or rows or frames are missing.
             Exception: whatever LeRobot or the operating system raises.
         """
         staging, dataset = self._staging, self._dataset
         if staging is None or not self._rows:
             self.discard()
             return None
+        self._complete(staging, dataset)
+        self._staging = self._dataset = None
+        try:
+            staging.publish(self._spec.overwrite)
+        except Exception as error:
+            where = staging.path if staging.path.exists() else self._spec.root
+            raise RecorderError(f"{describe(error)}; the dataset is in {where}") from error
+        return self._spec.root
+
+    def _complete(self, staging: Staging, dataset: Any) -> None:
+        readable = False
         try:
             if self._broken is not None:
                 self._drop_frames(dataset)
             dataset.finalize()
-        except BaseException:
+            readable = self._broken is None
+            seal(staging.path, dataset.meta, self._rows, self._camera_stats, self._spec.run_info)
+        except BaseException as error:
+            if readable and not isinstance(error, RecorderError):
+                self._staging = self._dataset = None
+                raise RecorderError(f"{describe(error)}; the dataset is in {staging.path}") from error
             self.discard()
             raise
-        try:
-            seal(staging.path, dataset.meta, self._rows, self._camera_stats, self._spec.run_info)
-            self._staging = self._dataset = None
-            staging.publish(self._spec.overwrite)
-        except Exception as error:
-            # A missing frame is a RecorderError of `seal`, which is before the storage is let go.
-            damaged = self._broken is not None or isinstance(error, RecorderError)
-            if self._staging is not None and damaged:
-                self.discard()
-                raise
-            self._staging = self._dataset = None
-            if not staging.path.exists():
-                raise
-            raise RecorderError(f"{describe(error)}; the dataset is in {staging.path}") from error
-        return self._spec.root
 
     def discard(self) -> None:
         """Remove everything that has not been published; idempotent."""
@@ -121,36 +152,6 @@ class LeRobotStorage:
             _close(dataset)
         if staging is not None:
             staging.discard()
-
-    def open(self, columns: Mapping[str, Tensor]) -> None:
-        """Import lerobot and make the dataset, unless that is done; `columns` (T, *shape) may bring annotations.
-
-        Raises:
-            Exception: whatever LeRobot or the operating system raises; nothing is left behind then.
-        """
-        if self._dataset is not None:
-            return
-        dataset_class = _import_lerobot()
-        spec = self._spec
-        self._features = with_annotations(spec.features, columns)
-        staging = Staging(spec.root)
-        try:
-            self._dataset = dataset_class.create(
-                spec.repo_id,
-                spec.fps,
-                lerobot_features(self._features, spec.use_videos),
-                root=staging.path,
-                robot_type=spec.robot_type,
-                use_videos=spec.use_videos,
-                image_writer_threads=spec.image_writer_threads,
-                # Only read access uses it, but LeRobot would else look for torchcodec and warn over sixty lines.
-                video_backend="pyav",
-            )
-        except BaseException:
-            staging.discard()
-            raise
-        _keep_episode_stats_float(self._dataset.meta)
-        self._staging = staging
 
     def _cameras(self) -> list[str]:
         return [name for name, feature in self._features.items() if feature.dtype in CAMERA_DTYPES]
