@@ -131,7 +131,7 @@ class CountingPort:
 class CountingGenerator(DataGenerator):
     """Counts the requests of each attempt."""
 
-    async def generate(self, env_id, success_term, env_reset_queue, env_action_queue, **kwargs):  # ty: ignore
+    async def generate(self, env_id, success_term, env_reset_queue, env_action_queue, **kwargs):
         resets, actions = CountingPort(env_reset_queue), CountingPort(env_action_queue)
         results = await super().generate(env_id, success_term, resets, actions, **kwargs)
         return {**results, "metadata": {"resets": resets.puts, "requests": actions.puts}}
@@ -147,7 +147,7 @@ class StepByStepGenerator(DataGenerator):
 
     by_step = True
 
-    async def generate(self, env_id, success_term, env_reset_queue, env_action_queue, *, attempt, **_):  # ty: ignore
+    async def generate(self, env_id, success_term, env_reset_queue, env_action_queue, *, attempt, **_):
         await env_reset_queue.put(env_id)
         await env_reset_queue.join()
         pool, env = self.src_demo_datagen_info_pool, self.env
@@ -194,7 +194,7 @@ def test_generators_of_your_own_play_waypoints_or_trajectories_with_the_same_bit
 class HoldingGenerator(DataGenerator):
     """Waits for a queue under the pool's lock, in every second attempt."""
 
-    async def generate(self, env_id, success_term, env_reset_queue, env_action_queue, *, attempt, **_):  # ty: ignore
+    async def generate(self, env_id, success_term, env_reset_queue, env_action_queue, *, attempt, **_):
         if attempt.index % 2:
             async with self.src_demo_datagen_info_pool.asyncio_lock:
                 await env_reset_queue.put(env_id)
@@ -211,7 +211,7 @@ def test_waiting_for_a_queue_under_the_lock_ends_that_attempt_only() -> None:
 class GrowingGenerator(DataGenerator):
     """Adds a demo of its own in each attempt; attempt k sees two demos and one more for every four attempts."""
 
-    async def generate(self, env_id, success_term, env_reset_queue, env_action_queue, *, attempt, **_):  # ty: ignore
+    async def generate(self, env_id, success_term, env_reset_queue, env_action_queue, *, attempt, **_):
         pool, visible = self.src_demo_datagen_info_pool, 2 + attempt.index // 4
         if pool.num_datagen_infos < visible + 2:
             await pool.add_episode(pick_demo(pool.num_datagen_infos))
