@@ -22,7 +22,7 @@ from mimicpipe.pipeline.generation import Generator
 from mimicpipe.pipeline.ledger import OnOutcome
 from mimicpipe.pipeline.run_state import RunOptions, RunState
 from mimicpipe.pipeline.telemetry import IdleTimingSelector
-from mimicpipe.preflight import NULL_RECORDER, check_dataset_root, source_demos_path
+from mimicpipe.preflight import FAILED_SUFFIX, NULL_RECORDER, check_dataset_root, source_demos_path
 from mimicpipe.recorders.base import Recorder
 from mimicpipe.schema import suggest
 from mimicpipe.trackers.base import Tracker
@@ -154,20 +154,17 @@ def build_recorders(config: RunConfig, env: MimicEnv) -> Recorders:
     """The recorder of the dataset, and with save_failed a second one at `<root>_failed`; none for recorder=none."""
     if config.recorder["_target_"] == NULL_RECORDER:
         return Recorders(None, None)
-    root, repo_id = check_dataset_root(config), config.dataset.repo_id
-    demos = _build_recorder(config, env, root, repo_id)
-    if not config.recorder["save_failed"]:
-        return Recorders(demos, None)
-    return Recorders(demos, _build_recorder(config, env, root.with_name(f"{root.name}_failed"), f"{repo_id}_failed"))
+    demos = _build_recorder(config, env, "")
+    return Recorders(demos, _build_recorder(config, env, FAILED_SUFFIX) if config.recorder["save_failed"] else None)
 
 
-def _build_recorder(config: RunConfig, env: MimicEnv, root: Path, repo_id: str) -> Recorder:
+def _build_recorder(config: RunConfig, env: MimicEnv, suffix: str) -> Recorder:
     return build_component(
         config,
         "recorder",
         RECORDER_RUN_KEYS,
-        root=root,
-        repo_id=repo_id,
+        root=check_dataset_root(config, suffix),
+        repo_id=config.dataset.repo_id + suffix,
         fps=env.fps,
         features={**env.observation_features, "action": env.action_feature},
         use_videos=config.dataset.use_videos,

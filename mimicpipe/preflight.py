@@ -11,6 +11,8 @@ from mimicpipe.config import RunConfig
 from mimicpipe.errors import ConfigError
 
 NULL_RECORDER = "mimicpipe.recorders.none.NullRecorder"
+FAILED_SUFFIX = "_failed"
+"""Of the root and repo_id of the dataset of failed attempts."""
 BUNDLED_DEMOS = Path(__file__).parent / "assets" / "source_demos"
 
 
@@ -38,6 +40,8 @@ def check_paths(jobs: Iterable[tuple[RunConfig, Path]]) -> None:
         places = {"hydra.run.dir" if len(jobs) == 1 else "hydra.sweep.dir": output_dir}
         if config.recorder["_target_"] != NULL_RECORDER:
             places["dataset.root"] = check_dataset_root(config)
+            if config.recorder["save_failed"]:
+                places["dataset.root (failed attempts)"] = check_dataset_root(config, FAILED_SUFFIX)
         for key, path in places.items():
             if path in seen:
                 raise ConfigError(
@@ -47,13 +51,14 @@ def check_paths(jobs: Iterable[tuple[RunConfig, Path]]) -> None:
             _check_writable(key, path)
 
 
-def check_dataset_root(config: RunConfig) -> Path:
-    """The dataset's absolute root, which does not exist or may be replaced.
+def check_dataset_root(config: RunConfig, suffix: str = "") -> Path:
+    """The dataset's absolute root, with a suffix to its name, which does not exist or may be replaced.
 
     Raises:
         ConfigError: it exists and `dataset.overwrite` is off, or it exists and is no dataset.
     """
     root = Path(config.dataset.root).expanduser().absolute()
+    root = root.with_name(root.name + suffix)
     if not os.path.lexists(root):
         return root
     if not config.dataset.overwrite:

@@ -173,3 +173,19 @@ def test_a_signal_ends_a_sweep_with_its_run_finished_well(number, code):
     run = json.loads((folder / "run.json").read_text())
     assert (run["exit_reason"], run["exit_code"]) == (number.name, code)
     assert len(rows(folder / "attempts.jsonl")) == run["counts"]["attempts"] > 0
+
+
+def test_failed_attempts_may_have_a_dataset_of_their_own(main):
+    code, out, err = main(
+        *own("num_demos=2", "max_attempts=3", "env.num_envs=2", "recorder=sync", "recorder.save_failed=true"),
+        "task.max_episode_steps=30",
+    )
+    assert code == 0, err
+    assert "0 of 2 demos" in out
+    assert "3 timeout" in out
+    (folder,) = outputs()
+    assert not (folder / "dataset").exists()
+    info = json.loads((folder / "dataset_failed" / "meta" / "info.json").read_text())
+    assert (info["total_episodes"], info["total_frames"]) == (3, 90)
+    run = json.loads((folder / "run.json").read_text())
+    assert (run["exit_reason"], run["reasons"]) == ("max_attempts", {"timeout": 3})

@@ -74,6 +74,12 @@ def test_a_root_that_exists(tmp_path):
     assert jobs(f"dataset.root={root}", "dataset.overwrite=true")
 
 
+def test_the_dataset_of_failed_attempts_has_a_root_of_its_own(tmp_path):
+    (tmp_path / "d_failed").mkdir()
+    assert jobs("dataset.root=d")
+    assert f"dataset.root={tmp_path}/d_failed: exists" in fault("dataset.root=d", "recorder.save_failed=true")
+
+
 def test_a_dangling_link_exists(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "gone")
     assert "exists" in fault("dataset.root=link")

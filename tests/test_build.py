@@ -1,0 +1,96 @@
+"""The parts of a run, built from its config."""
+
+import json
+from pathlib import Path
+
+import hydra.version
+import pytest
+
+from mimicpipe import build
+from mimicpipe.cli import check_command_line
+from mimicpipe.config import RunConfig
+from mimicpipe.datagen.generator import DataGenerator
+from mimicpipe.recorders.async_lerobot import AsyncLeRobotRecorder
+from mimicpipe.recorders.lerobot import LeRobotRecorder
+
+CONF = Path(__file__).parents[1] / "conf"
+EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path, monkeypatch):
+    hydra.version.setbase("1.3")
+    monkeypatch.chdir(tmp_path)
+
+
+def config_of(*argv: str) -> RunConfig:
+    return check_command_line(argv, CONF)[0].config
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_is_built(name):
+    config = config_of("-m", f"experiment={name}")
+    env = build.build_env(config)
+    try:
+        pool = build.build_pool(config, env, build.build_subtasks(config))
+        generator = build.build_generator(config, env, pool)
+        recorders = build.build_recorders(config, env)
+    finally:
+        env.close()
+    assert callable(getattr(generator, "generate", None))
+    assert all(callable(recorder.commit) for recorder in recorders.all())
+
+
+@pytest.mark.parametrize("task", ["pick", "stack"])
+def test_the_bundled_demos_fit_every_task(task):
+    config = config_of(f"task={task}", "env=kinematic")
+    env = build.build_env(config)
+    pool = build.build_pool(config, env, build.build_subtasks(config))
+    assert pool.num_datagen_infos == 10
+    assert pool.skipped == []
+
+
+def test_shared_parts_are_shared():
+    config = config_of("env=kinematic", "env.num_envs=3", "pool.max_demos=2", "task.variant=D1")
+    env = build.build_env(config)
+    pool = build.build_pool(config, env, build.build_subtasks(config))
+    generator = build.build_generator(config, env, pool)
+    assert isinstance(generator, DataGenerator)
+    assert generator.env is env
+    assert generator.src_demo_datagen_info_pool is pool
+    assert (env.num_envs, pool.num_datagen_infos) == (3, 2)
+    assert vars(env)["task"].variant == "D1"
+
+
+@pytest.mark.parametrize(("option", "kind"), [("sync", LeRobotRecorder), ("async", AsyncLeRobotRecorder)])
+def test_recorders(option, kind):
+    config = config_of("env=kinematic", f"recorder={option}", "recorder.save_failed=true")
+    env = build.build_env(config)
+    recorders = build.build_recorders(config, env)
+    assert [type(recorder) for recorder in recorders.all()] == [kind, kind]
+    assert not Path(config.dataset.root).exists()
+    assert build.build_recorders(config_of("env=kinematic", "recorder=none"), env).all() == []
+
+
+def test_trackers(tmp_path):
+    trackers = build.build_trackers(config_of("env=kinematic", "tracker=none"), tmp_path)
+    trackers.log({"a": 1.0}, 1, 0.5)
+    trackers.close({}, 0)
+    assert json.loads((tmp_path / "metrics.jsonl").read_text())["a"] == 1.0
+
+
+class Base:
+    def __init__(self, size: int, color: str = "red"):
+        self.size, self.color = size, color
+
+
+class Derived(Base):
+    def __init__(self, shape: str, *rest: int, **others):
+        super().__init__(**others)
+
+
+def test_parameters_go_through_to_the_base_class():
+    parameters, takes_all = build.parameters_of(Derived)
+    assert (list(parameters), takes_all) == (["shape", "size", "color"], False)
+    parameters, takes_all = build.parameters_of(lambda a, *, b=1, **others: None)
+    assert (list(parameters), takes_all) == (["a", "b"], True)
