@@ -86,7 +86,7 @@ def read_columns():
 @pytest.fixture
 def open_dataset(tmp_path, monkeypatch):
     """open_dataset(root, **kwargs): LeRobotDataset, with its cache in tmp_path."""
-    import datasets
+    import datasets.config
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf_cache")
