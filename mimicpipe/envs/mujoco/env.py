@@ -16,11 +16,11 @@ import torch
 from mujoco.rollout import Rollout
 from torch import Tensor
 
+from mimicpipe.envs.actions import GRIPPER_DIM, NOISE_DIM, action_dim, action_feature, check_control, gripper_part
 from mimicpipe.envs.base import Feature, MimicEnv, require_known
-from mimicpipe.envs.mujoco import actions as action_codec
 from mimicpipe.envs.mujoco import ik, kinematics
-from mimicpipe.envs.mujoco.actions import ControlMode
-from mimicpipe.envs.mujoco.kinematics import Array, ArmPose
+from mimicpipe.envs.mujoco.actions import Actions, asked_motion, asked_pose, encode
+from mimicpipe.envs.mujoco.kinematics import ArmPose, Array
 from mimicpipe.envs.mujoco.panda import ARM_JOINTS, FINGER_JOINTS, MAX_FINGER
 from mimicpipe.envs.mujoco.render import CameraRenderer
 from mimicpipe.envs.mujoco.scene import CAMERAS, SUBSTEPS, TIMESTEP, build_model
@@ -30,7 +30,6 @@ from mimicpipe.rng import Seeds, Stream, uniforms
 
 EEF = "panda"
 
-_IK_ITERATIONS = 2
 _START_NOISE = 0.02 * 3**0.5
 """Half width of the uniform start noise of the arm's joints, radians: standard deviation 0.02, as in robosuite."""
 _START_NOISE_OFFSET = 1 << 20
@@ -49,7 +48,7 @@ class MujocoEnv(MimicEnv):
         device: where tensors are taken and returned; physics runs on the CPU in any case.
         cameras: any of "front", "wrist"; adds `observation.images.<camera>`.
         image_size: (height, width) of the frames, pixels.
-        control: "ik_rel" or "ik_abs", see `actions`.
+        control: "ik_rel" or "ik_abs", see `mimicpipe.envs.actions`.
         threads: physics threads; None is one per CPU this process may use.
 
     Raises:
@@ -58,8 +57,8 @@ class MujocoEnv(MimicEnv):
 
     fps = round(1.0 / (SUBSTEPS * TIMESTEP))
     eef_names = (EEF,)
-    noise_dim = action_codec.POSE_NOISE_DIM
-    gripper_dim = 1
+    noise_dim = NOISE_DIM
+    gripper_dim = GRIPPER_DIM
 
     def __init__(
         self,
@@ -68,18 +67,18 @@ class MujocoEnv(MimicEnv):
         device: str = "cpu",
         cameras: Sequence[str] = (),
         image_size: tuple[int, int] = (128, 128),
-        control: ControlMode | str = ControlMode.IK_REL,
+        control: str = "ik_rel",
         threads: int | None = None,
     ) -> None:
-        _check_config(num_envs, cameras, image_size, control, threads)
+        _check_config(num_envs, cameras, image_size, threads)
         self.task = task
         self.num_envs = num_envs
         self.device = _torch_device(device)
-        self.control = ControlMode(control)
+        self.control = check_control(control)
         self.object_names = tuple(box.name for box in task.objects)
         self.task_description = task.description
-        self.action_dim = len(self.control.names)
-        self.action_feature = Feature("float32", (self.action_dim,), self.control.names)
+        self.action_dim = action_dim(control)
+        self.action_feature = action_feature(control)
         self.observation_features = _observation_features(self.object_names, cameras, image_size)
 
         self.model = build_model(task, image_size)
@@ -165,7 +164,7 @@ class MujocoEnv(MimicEnv):
         """Advance one control step (0.05 s) of all slots or of `env_ids`; see `MimicEnv.step`.
 
         Raises:
-            ValueError: an action that is to be executed is not finite, or the shape is wrong.
+            ValueError: the action of a slot with a sane state is not finite, or the shape is wrong.
             RuntimeError: the env is closed.
         """
         if self._rollout is None:
@@ -175,8 +174,7 @@ class MujocoEnv(MimicEnv):
         rows = None if env_ids is None else env_ids.cpu().numpy()
         wanted = actions.to("cpu", torch.float32).numpy()
         wanted = wanted if rows is None else wanted[rows]
-        if not np.isfinite(wanted).all():
-            raise ValueError("an action is not finite")
+        wanted = self._refuse_nonfinite(wanted, rows)
         count = len(wanted)
         if count == 0:
             return
@@ -190,14 +188,24 @@ class MujocoEnv(MimicEnv):
         self._state[slice(None) if rows is None else rows] = self._substates[:count, -1]
         self._touch()
 
-    def _servo_targets(self, actions: action_codec.Actions, rows: npt.NDArray[np.int64] | None) -> Array:
+    def _refuse_nonfinite(self, actions: Actions, rows: npt.NDArray[np.int64] | None) -> Actions:
+        """The actions; zeros where the slot has diverged, for then nothing finite can be asked of it."""
+        finite = np.isfinite(actions)
+        if finite.all():
+            return actions
+        slots = np.arange(self.num_envs) if rows is None else rows
+        wrong = ~finite.all(axis=1) & self.finite().cpu().numpy()[slots]
+        if wrong.any():
+            raise ValueError(f"the action of slot {', '.join(map(str, slots[wrong]))} is not finite")
+        return np.where(finite, actions, np.float32(0.0))
+
+    def _servo_targets(self, actions: Actions, rows: npt.NDArray[np.int64] | None) -> Array:
         """Controls (K, nu) of one control step."""
         joints, arm = self._joint_positions(), self._arm_pose()
         if rows is not None:
             joints, arm = joints[:, rows], arm.select(rows)
-        target = action_codec.decode(self.control, actions, arm)
         ctrl = np.zeros((len(actions), self.model.nu))
-        ctrl[:, :7] = ik.solve(joints, arm, target.pos, target.rot, target.error, _IK_ITERATIONS).T
+        ctrl[:, :7] = ik.joint_targets(joints, arm, asked_motion(self.control, actions, arm)).T
         ctrl[:, 7] = np.where(actions[:, -1] < 0.0, 0.0, MAX_FINGER)
         return ctrl
 
@@ -266,19 +274,19 @@ class MujocoEnv(MimicEnv):
         noise_array = None if noise is None else np.ascontiguousarray(noise.cpu().numpy().T, dtype=np.float64)
         gripper = gripper_action[EEF].cpu().numpy()
         with np.errstate(all="ignore"):
-            out = action_codec.encode(self.control, pos, rot, gripper, noise_array, self._current(env_ids))
+            out = encode(self.control, pos, rot, gripper, noise_array, self._current(env_ids))
         return self._out(out)
 
     def action_to_target_eef_pose(self, actions: Tensor, env_ids: Tensor | None = None) -> dict[str, Tensor]:
         """Target poses {eef: (K, 4, 4)} that actions (K, A) ask for from the current state."""
         values = actions.to("cpu", torch.float32).numpy()
         with np.errstate(all="ignore"):
-            target = action_codec.decode(self.control, values, self._current(env_ids))
-        return {EEF: _pose_tensor(target.pos, target.rot).to(self.device)}
+            pos, rot = asked_pose(self.control, values, self._current(env_ids))
+        return {EEF: _pose_tensor(pos, rot).to(self.device)}
 
     def actions_to_gripper_actions(self, actions: Tensor) -> dict[str, Tensor]:
         """Gripper part {eef: (..., 1)} of actions (..., A): negative closes, else opens."""
-        return {EEF: actions[..., -1:]}
+        return {EEF: gripper_part(actions)}
 
     def _current(self, env_ids: Tensor | None) -> ArmPose:
         return self._arm_pose() if env_ids is None else self._arm_pose().select(env_ids.cpu().numpy())
@@ -369,9 +377,7 @@ def _torch_device(device: str) -> torch.device:
     return out
 
 
-def _check_config(
-    num_envs: int, cameras: Sequence[str], image_size: tuple[int, int], control: str, threads: int | None
-) -> None:
+def _check_config(num_envs: int, cameras: Sequence[str], image_size: tuple[int, int], threads: int | None) -> None:
     if num_envs < 1:
         raise ConfigError(f"env.num_envs={num_envs}: must be 1 or more")
     if threads is not None and threads < 1:
@@ -382,5 +388,3 @@ def _check_config(
         )
     if len(image_size) != 2 or min(image_size) < 16:
         raise ConfigError(f"env.image_size={list(image_size)}: must be [height, width], each 16 or more")
-    if control not in list(ControlMode):
-        raise ConfigError(f"env.control={control}: choose from {', '.join(ControlMode)}")

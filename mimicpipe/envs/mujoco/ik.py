@@ -1,25 +1,26 @@
-"""Batched damped-least-squares inverse kinematics of the Panda, a fixed number of steps per call.
+"""Batched damped-least-squares inverse kinematics of the Panda, one step per control step.
 
-Method: dq = J^T (J J^T + lambda^2 I)^-1 e (Wampler, "Manipulator inverse kinematic solutions based on vector formulations
-and damped least-squares methods", IEEE Trans. SMC 16(1), 1986; Nakamura and Hanafusa, J. Dyn. Sys. Meas. Control 108(3),
-1986), with a pull to a rest posture in the null space (Liegeois, IEEE Trans. SMC 7(12), 1977). The 6x6 systems are
-eliminated elementwise over the batch, so that results do not depend on batch size or position.
+Method: dq = J^T (J J^T + lambda^2 I)^-1 e (Wampler, "Manipulator inverse kinematic solutions based on vector
+formulations and damped least-squares methods", IEEE Trans. SMC 16(1), 1986; Nakamura and Hanafusa, J. Dyn. Sys. Meas.
+Control 108(3), 1986), with a pull to a rest posture in the null space (Liegeois, IEEE Trans. SMC 7(12), 1977). The 6x6
+systems are eliminated elementwise over the batch, so that results do not depend on batch size or position.
 """
 
 import numpy as np
+import numpy.typing as npt
 
-from mimicpipe.envs.mujoco.kinematics import Array, ArmPose, compose_rotations, forward, jacobian
+from mimicpipe.envs.mujoco.kinematics import ArmPose, Array, jacobian
 from mimicpipe.envs.mujoco.panda import JOINT_LOWER, JOINT_UPPER
 
-REST_POSTURE = np.array([0.0, 0.196, 0.0, -2.419, 0.0, 2.615, 0.785])
-"""Elbow up, gripper down over the table; the null space is pulled to it, radians."""
+REST_POSTURE = np.array([0.0, -0.0066, 0.0, -2.4436, 0.0, 2.4370, 0.7854])
+"""Elbow up, gripper straight down 0.20 m above the table at x = 0.48 m; the null space is pulled to it, radians."""
 
 _DAMPING_SQ = 1e-4
 """lambda^2 with lambda = 0.01, Isaac Lab's value; m^2 and rad^2 alike."""
 _REST_GAIN = 0.1
-"""Share of the distance to the rest posture taken per iteration, in the null space."""
+"""Share of the distance to the rest posture taken per step, in the null space."""
 _MAX_STEP = 0.35
-"""Largest joint step per iteration, radians: beyond it the linearization is poor."""
+"""Largest joint step, radians: beyond it the linearization is poor."""
 _LIMIT_MARGIN = 1e-3
 """Distance kept from the joint limits, radians, so that the limit constraints of the model stay silent."""
 
@@ -28,47 +29,48 @@ _UPPER = (JOINT_UPPER - _LIMIT_MARGIN)[:, None]
 _REST = REST_POSTURE[:, None]
 
 
-def solve(q: Array, pose: ArmPose, target_pos: Array, target_rot: Array, error: Array, iterations: int) -> Array:
-    """Joint positions whose grasp frame approaches a target.
+def joint_targets(q: Array, pose: ArmPose, error: Array) -> Array:
+    """Joint positions one DLS step towards a target.
+
+    One step a control step is enough: the next one starts from the pose that was reached, so what the linearization
+    leaves over (under 2.5 mm for the largest action) is corrected then.
 
     Args:
         q: (7, N) current joint positions, radians.
         pose: `forward(q)`.
-        target_pos: (3, N) metres, base frame.
-        target_rot: (3, 3, N).
-        error: (6, N) first step's error: position, rotation vector from the current to the target frame.
-        iterations: DLS steps; the joint limits hold after each.
+        error: (6, N) from the current to the target pose: metres, rotation vector in the base's frame, radians.
 
     Returns:
         (7, N) joint positions within the limits.
     """
-    solution = _step(q, jacobian(pose), error)
-    for _ in range(iterations - 1):
-        pose = forward(solution)
-        solution = _step(solution, jacobian(pose), pose_error(pose, target_pos, target_rot))
-    return solution
-
-
-def pose_error(pose: ArmPose, target_pos: Array, target_rot: Array) -> Array:
-    """Error (6, N) from a pose to a target: position; rotation as sin(angle) times its axis, good for small angles."""
-    error = np.empty((6, target_pos.shape[1]))
-    error[:3] = target_pos - pose.pos
-    # Half the sum of the cross products of matching axes (Luh, Walker and Paul, IEEE Trans. AC 25(3), 1980).
-    relative = compose_rotations(target_rot, pose.rot.transpose(1, 0, 2))
-    error[3] = 0.5 * (relative[2, 1] - relative[1, 2])
-    error[4] = 0.5 * (relative[0, 2] - relative[2, 0])
-    error[5] = 0.5 * (relative[1, 0] - relative[0, 1])
-    return error
-
-
-def _step(q: Array, jac: Array, error: Array) -> Array:
-    """One DLS step from q (7, N), clipped to the joint limits."""
-    # Joints at a limit that the rest posture or the task pushes outwards are handled by the clip and the next call.
+    jac = jacobian(pose)
     rest = _REST_GAIN * (_REST - q)
-    residual = error - _times(jac, rest)
-    step = rest + _times_transposed(jac, _solve_damped(jac, residual))
-    largest = np.maximum(np.abs(step).max(axis=0), _MAX_STEP)
-    return np.clip(q + step * (_MAX_STEP / largest), _LOWER, _UPPER)
+    target = q + _damped_step(jac, error, rest)
+    beyond = (target < _LOWER) | (target > _UPPER)
+    slots = np.flatnonzero(beyond.any(axis=0))
+    if slots.size:
+        target[:, slots] = _with_locked_joints(
+            q[:, slots], jac[..., slots], error[:, slots], rest[:, slots], target[:, slots], beyond[:, slots]
+        )
+    return np.clip(target, _LOWER, _UPPER)
+
+
+def _damped_step(jac: Array, error: Array, rest: Array) -> Array:
+    """DLS step (7, N) for a task error (6, N), with a wish (7, N) for the null space; shortened to `_MAX_STEP`."""
+    step = rest + _times_transposed(jac, _solve_damped(jac, error - _times(jac, rest)))
+    return step * (_MAX_STEP / np.maximum(np.abs(step).max(axis=0), _MAX_STEP))
+
+
+def _with_locked_joints(
+    q: Array, jac: Array, error: Array, rest: Array, target: Array, beyond: npt.NDArray[np.bool_]
+) -> Array:
+    """The step again, for slots where joints would pass their limits: those stop there, the others do their work.
+
+    One round of Flacco, De Luca and Khatib's saturation in the null space (IEEE Trans. Robotics 31(3), 2015).
+    """
+    stopped = np.where(beyond, np.clip(target, _LOWER, _UPPER) - q, 0.0)
+    free = np.where(beyond, 0.0, 1.0)
+    return q + stopped + _damped_step(jac * free, error - _times(jac, stopped), rest * free)
 
 
 def _times(jac: Array, vec: Array) -> Array:

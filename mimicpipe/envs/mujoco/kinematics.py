@@ -16,6 +16,7 @@ Array = npt.NDArray[np.float64]
 
 _EEF_OFFSET = FLANGE_OFFSET + GRASP_OFFSET
 _COS_YAW, _SIN_YAW = math.cos(HAND_YAW), math.sin(HAND_YAW)
+_UNIT_Z = np.array([[0.0], [0.0], [1.0]])
 
 
 @dataclass(slots=True)
@@ -27,38 +28,47 @@ class ArmPose:
     pos: Array
     """(3, N) grasp point."""
     axes: Array
-    """(3, 7, N) direction of each joint's axis."""
+    """(7, 3, N) direction of each joint's axis."""
     origins: Array
-    """(3, 7, N) a point on each joint's axis."""
+    """(7, 3, N) a point on each joint's axis."""
 
     def select(self, rows: npt.NDArray[np.int64]) -> "ArmPose":
         """The arms of some batch rows."""
-        return ArmPose(self.rot[..., rows], self.pos[..., rows], self.axes[..., rows], self.origins[..., rows])
+        parts = (self.rot, self.pos, self.axes, self.origins)
+        return ArmPose(*(np.ascontiguousarray(part[..., rows]) for part in parts))
 
 
 def forward(q: Array) -> ArmPose:
     """Kinematics at joint positions q (7, N), radians."""
     count = q.shape[1]
     sin, cos = np.sin(q), np.cos(q)
-    axes, origins = np.empty((3, 7, count)), np.empty((3, 7, count))
-    # The frame's columns; identity at the base.
-    x, y, z = np.zeros((3, count)), np.zeros((3, count)), np.zeros((3, count))
-    x[0] = y[1] = z[2] = 1.0
-    pos = np.zeros((3, count))
-    for joint in range(7):
-        if DH_A[joint]:
-            pos = pos + DH_A[joint] * x
-        # A quarter turn about x maps (y, z) to (z, -y) or (-z, y).
-        if DH_TWIST[joint] == 1:
-            y, z = z, -y
-        elif DH_TWIST[joint] == -1:
-            y, z = -z, y
-        if DH_D[joint]:
-            pos = pos + DH_D[joint] * z
-        axes[:, joint], origins[:, joint] = z, pos
-        s, c = sin[joint], cos[joint]
-        x, y = c * x + s * y, c * y - s * x
+    axes, origins = np.empty((7, 3, count)), np.empty((7, 3, count))
     rot = np.empty((3, 3, count))
+    # The frame's axes x, y, z are columns that live in these buffers; joint 1 turns the base's frame about z.
+    axes[0] = _UNIT_Z
+    origins[0] = DH_D[0] * _UNIT_Z
+    x, y, z, pos = np.empty((3, count)), np.empty((3, count)), axes[0], origins[0]
+    x[0], x[1], x[2] = cos[0], sin[0], 0.0
+    y[0], y[1], y[2] = -sin[0], cos[0], 0.0
+    for joint in range(1, 7):
+        if DH_A[joint]:
+            pos = np.add(pos, DH_A[joint] * x, out=origins[joint])
+        # A quarter turn about x maps (y, z) to (z, -y) or (-z, y); z is then the joint's axis.
+        if DH_TWIST[joint] == 1:
+            y, z = z, np.negative(y, out=axes[joint])
+        else:
+            axes[joint] = y
+            y, z = -z, axes[joint]
+        if DH_D[joint]:
+            pos = np.add(pos, DH_D[joint] * z, out=origins[joint])
+        elif not DH_A[joint]:
+            origins[joint] = pos
+        s, c = sin[joint], cos[joint]
+        turned = c * x
+        turned += s * y
+        y = c * y
+        y -= s * x
+        x = turned
     rot[:, 0] = _COS_YAW * x + _SIN_YAW * y
     rot[:, 1] = _COS_YAW * y - _SIN_YAW * x
     rot[:, 2] = z
@@ -68,11 +78,12 @@ def forward(q: Array) -> ArmPose:
 def jacobian(pose: ArmPose) -> Array:
     """Jacobian (6, 7, N) of the grasp frame: linear velocity (3), angular velocity (3), in the base's frame."""
     out = np.empty((6, 7, pose.pos.shape[1]))
-    arm = pose.pos[:, None] - pose.origins
-    axes = pose.axes
-    out[0] = axes[1] * arm[2] - axes[2] * arm[1]
-    out[1] = axes[2] * arm[0] - axes[0] * arm[2]
-    out[2] = axes[0] * arm[1] - axes[1] * arm[0]
+    arm = (pose.pos - pose.origins).transpose(1, 0, 2)
+    axes = pose.axes.transpose(1, 0, 2)
+    for row in range(3):
+        a, b = (row + 1) % 3, (row + 2) % 3
+        np.multiply(axes[a], arm[b], out=out[row])
+        out[row] -= axes[b] * arm[a]
     out[3:] = axes
     return out
 
@@ -143,8 +154,23 @@ def rotation_from_quat(quat: Array) -> Array:
 
 def vector_from_rotation(rot: Array) -> Array:
     """Axis-angle vectors (3, N), norm in [0, pi], of rotations (3, 3, N)."""
-    quat = quat_from_rotation(rot)
+    out = np.empty((3, rot.shape[2]))
+    out[0] = rot[2, 1] - rot[1, 2]
+    out[1] = rot[0, 2] - rot[2, 0]
+    out[2] = rot[1, 0] - rot[0, 1]
+    # The skew part is 2 sin(angle) times the axis, the trace 1 + 2 cos(angle).
+    sin2 = np.sqrt(out[0] * out[0] + out[1] * out[1] + out[2] * out[2])
+    cos2 = rot[0, 0] + rot[1, 1] + rot[2, 2] - 1.0
+    small = sin2 < 1e-12
+    out *= np.where(small, 0.5, np.arctan2(sin2, cos2) / np.where(small, 1.0, sin2))
+    # Towards half a turn the skew part loses the axis; there the quaternion is well conditioned.
+    flipped = np.flatnonzero(cos2 < -1.9)
+    if flipped.size:
+        out[:, flipped] = _vector_from_quat(quat_from_rotation(np.ascontiguousarray(rot[..., flipped])))
+    return out
+
+
+def _vector_from_quat(quat: Array) -> Array:
+    """Axis-angle vectors (3, N) of unit quaternions (4, N) with w >= 0, away from the identity."""
     sin_half = np.sqrt(quat[1] * quat[1] + quat[2] * quat[2] + quat[3] * quat[3])
-    angle = 2.0 * np.arctan2(sin_half, quat[0])
-    small = sin_half < 1e-9
-    return quat[1:] * np.where(small, 2.0, angle / np.where(small, 1.0, sin_half))
+    return quat[1:] * (2.0 * np.arctan2(sin_half, quat[0]) / sin_half)

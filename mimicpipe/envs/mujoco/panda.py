@@ -2,7 +2,7 @@
 
 Sources, named beside each table:
 [DH]   Franka Control Interface documentation, "Denavit-Hartenberg parameters" and "Limits for Panda".
-[URDF] franka_ros, franka_description (robots/common/{inertial.yaml, franka_hand.xacro}, robots/panda/joint_limits.yaml).
+[URDF] franka_ros, franka_description: robots/common/{inertial.yaml, franka_hand.xacro}, robots/panda/joint_limits.yaml.
 [GAZ]  Gaz, Cognetti, Oliva, Robuffo Giordano and De Luca, "Dynamic identification of the Franka Emika Panda robot with
        retrieval of feasible parameters using penalty-based optimization", RA-L 4(4), 2019: the inertias of [URDF].
 [MEN]  MuJoCo Menagerie, franka_emika_panda/panda.xml.
@@ -51,12 +51,12 @@ action noise of 0.05 neither saturates the wrist nor shakes a cube out of the fi
 _ARM_KP = tuple(inertia * _NATURAL_FREQUENCY**2 for inertia in _JOINT_INERTIA)
 """Servo stiffness, N m/rad."""
 _ARM_DAMPING = tuple(2.0 * inertia * _NATURAL_FREQUENCY for inertia in _JOINT_INERTIA)
-"""N m s/rad. It acts at the joint, not in the servo: the integrator treats joint damping implicitly, while damping inside
-a force limit makes a saturated servo chatter at this time step."""
+"""N m s/rad. It acts at the joint, not in the servo: the integrator treats joint damping implicitly, while damping
+inside a force limit makes a saturated servo chatter at this time step."""
 
 _GRIP_FORCE = 15.0
-"""Largest force of a finger, N. The hand's data sheet gives 30 to 70 N of grip; less holds a 0.1 kg cube, and penetrates
-less."""
+"""Largest force of a finger, N. The hand's data sheet gives 30 to 70 N of grip; less holds a 0.1 kg cube and presses
+less deep into it."""
 _FINGER_SPEED = 0.2
 """Speed at which the force limit meets the damping, m/s [URDF, velocity limit]."""
 _FINGER_KP = 1000.0
@@ -175,15 +175,20 @@ def _add_hand(spec: mujoco.MjSpec, hand: "mujoco.MjsBody") -> None:
     for joint in FINGER_JOINTS:
         tendon.wrap_joint(joint, 0.5)
     # The real fingers share one belt; the constraint is as stiff as the time step allows (time constant 2 dt).
-    mimic = spec.add_equality(name="panda_finger_mimic", type=mujoco.mjtEq.mjEQ_JOINT,
-                              name1=FINGER_JOINTS[0], name2=FINGER_JOINTS[1], objtype=mujoco.mjtObj.mjOBJ_JOINT)  # fmt: skip
+    mimic = spec.add_equality(
+        name="panda_finger_mimic",
+        type=mujoco.mjtEq.mjEQ_JOINT,
+        objtype=mujoco.mjtObj.mjOBJ_JOINT,
+        name1=FINGER_JOINTS[0],
+        name2=FINGER_JOINTS[1],
+    )
     mimic.data[:5] = [0, 1, 0, 0, 0]
     mimic.solref[:] = [0.01, 1.0]
     mimic.solimp[:] = [0.95, 0.99, 0.001, 0.5, 2.0]
 
 
 def _add_finger(hand: "mujoco.MjsBody", index: int, side: float) -> None:
-    """A finger that opens along the hand's y axis; side +1 is the left one. Offsets and boxes: [URDF, franka_hand.xacro]."""
+    """A finger that opens along the hand's y axis; side +1 is the left one. Offsets: [URDF, franka_hand.xacro]."""
     name = ("panda_leftfinger", "panda_rightfinger")[index]
     finger = hand.add_body(name=name, pos=[0, 0, 0.0584], mass=0.015, inertia=[2.375e-6, 2.375e-6, 7.5e-7],
                            ipos=[0, 0, 0], explicitinertial=True, gravcomp=1.0)  # fmt: skip

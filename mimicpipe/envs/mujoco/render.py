@@ -3,6 +3,7 @@
 import importlib
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -19,8 +20,9 @@ _NO_GL = (
 class CameraRenderer:
     """Renders named cameras of one model; the GL context is made at the first frame.
 
-    MuJoCo's own `Renderer` picks its GL library when `mujoco` is first imported; this one picks it when a frame is first
-    asked for, so that a run without cameras needs no GL at all. `MUJOCO_GL` (egl, osmesa, glfw) chooses it; egl if unset.
+    MuJoCo's own `Renderer` picks its GL library when `mujoco` is first imported; this one picks it when a frame is
+    first asked for, so that a run without cameras needs no GL at all. `MUJOCO_GL` (egl, osmesa, glfw) chooses it; egl
+    if unset.
     """
 
     def __init__(self, model: mujoco.MjModel, cameras: Sequence[str], image_size: tuple[int, int]) -> None:
@@ -34,13 +36,15 @@ class CameraRenderer:
         self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = 0
         self._option = mujoco.MjvOption()
         self._rect = mujoco.MjrRect(0, 0, self._width, self._height)
-        self._gl = None
+        self._gl: Any = None  # mujoco's GLContext of one of three libraries
         self._context: mujoco.MjrContext | None = None
 
     def render(self, qpos: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.uint8]]:
         """Frames {camera: (K, H, W, 3)} uint8 of K states' positions (K, nq)."""
         context = self._current_context()
-        frames = {name: np.empty((len(qpos), self._height, self._width, 3), np.uint8) for name in self._cameras}
+        frames: dict[str, npt.NDArray[np.uint8]] = {
+            name: np.empty((len(qpos), self._height, self._width, 3), np.uint8) for name in self._cameras
+        }
         buffer = np.empty((self._height, self._width, 3), np.uint8)
         camera = mujoco.MjvCamera()
         camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
@@ -69,7 +73,7 @@ class CameraRenderer:
             self._gl.make_current()
         return self._context
 
-    def _create_gl(self):  # noqa: ANN202 - one of three classes of mujoco
+    def _create_gl(self) -> Any:
         backend = os.environ.get("MUJOCO_GL") or "egl"
         try:
             return importlib.import_module(f"mujoco.{backend}").GLContext(self._width, self._height)

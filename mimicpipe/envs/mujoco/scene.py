@@ -1,8 +1,9 @@
-"""The scene of one slot: table, Panda, the task's boxes, lights and cameras, compiled into one MjModel for all slots."""
+"""The scene of one slot, compiled into one MjModel for all slots: table, Panda, the task's boxes, lights, cameras."""
 
 import math
 
 import mujoco
+import numpy as np
 
 from mimicpipe.envs.mujoco.panda import HAND_BODY, OBJECT_BIT, ROBOT_BIT, TABLE_BIT, add_panda
 from mimicpipe.envs.tasks.base import ObjectSpec, Task
@@ -86,33 +87,24 @@ def _add_cameras(spec: mujoco.MjSpec) -> None:
     spec.visual.headlight.diffuse = [0.4, 0.4, 0.4]
     spec.visual.headlight.specular = [0.1, 0.1, 0.1]
     spec.worldbody.add_light(pos=[0.8, -0.6, 1.8], dir=[-0.2, 0.4, -1.0], diffuse=[0.5, 0.5, 0.5], castshadow=False)
-    # Front: from beyond the table towards the robot, the D1 square in full view.
-    spec.worldbody.add_camera(
-        name="front", pos=[1.35, 0.0, 0.65], fovy=45.0, quat=_look_quat((1.35, 0.0, 0.65), (0.52, 0.0, 0.08))
-    )
-    # Wrist: beside the flange, over the grasp point, as robosuite's `robot0_eye_in_hand`.
+    spec.add_texture(
+        name="sky", type=mujoco.mjtTexture.mjTEXTURE_SKYBOX, builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+        rgb1=[0.75, 0.80, 0.86], rgb2=[0.45, 0.50, 0.57], width=64, height=384,
+    )  # fmt: skip
+    # Front: from beyond the table towards the robot, the D1 square and the arm in view.
+    eye, target = (1.30, 0.0, 0.75), (0.42, 0.0, 0.16)
+    spec.worldbody.add_camera(name="front", pos=eye, fovy=50.0, quat=_look_quat(eye, target))
+    # Wrist: in front of the hand, fingertips at the lower edge, as a camera is mounted on the real hand.
+    eye, target = (0.075, 0.0, 0.03), (0.03, 0.0, 0.16)
     hand = next(body for body in spec.bodies if body.name == HAND_BODY)
-    hand.add_camera(name="wrist", pos=[0.07, 0.0, -0.02], fovy=75.0, quat=_look_quat((0.07, 0, -0.02), (0, 0, 0.13)))
+    hand.add_camera(name="wrist", pos=eye, fovy=75.0, quat=_look_quat(eye, target))
 
 
 def _look_quat(eye: tuple[float, float, float], target: tuple[float, float, float]) -> list[float]:
-    """Orientation wxyz of a camera at `eye` in the x-z plane that looks at `target` in it; image up is away from -z."""
-    dx, dz = target[0] - eye[0], target[2] - eye[2]
-    length = math.hypot(dx, dz)
-    dx, dz = dx / length, dz / length
-    # MuJoCo cameras look along -z with y up. Right is +-y of the parent frame; up completes the frame.
-    spec_z = (-dx, 0.0, -dz)
-    right = (0.0, 1.0, 0.0) if dx < 0 else (0.0, -1.0, 0.0)
-    up = (
-        spec_z[1] * right[2] - spec_z[2] * right[1],
-        spec_z[2] * right[0] - spec_z[0] * right[2],
-        spec_z[0] * right[1] - spec_z[1] * right[0],
-    )
-    matrix = [right[0], up[0], spec_z[0], right[1], up[1], spec_z[1], right[2], up[2], spec_z[2]]
-    quat = [0.0] * 4
-    import numpy as np
-
-    out = np.zeros(4)
-    mujoco.mju_mat2Quat(out, np.asarray(matrix))
-    quat[:] = out.tolist()
-    return quat
+    """Orientation, wxyz, of a camera at `eye` that looks at `target`, both in one x-z plane; z (or x) points up."""
+    back = np.subtract(eye, target) / math.dist(eye, target)
+    # MuJoCo cameras look along -z with x to the right and y up.
+    right = np.array([0.0, math.copysign(1.0, back[0]), 0.0])
+    quat = np.empty(4)
+    mujoco.mju_mat2Quat(quat, np.column_stack([right, np.cross(back, right), back]).flatten())
+    return quat.tolist()
