@@ -113,11 +113,15 @@ def build_subtasks(config: RunConfig) -> Subtasks:
 def build_pool(config: RunConfig, env: MimicEnv, subtasks: Subtasks) -> DataGenInfoPool:
     """The source demos, read, checked and cut; `skipped` of the pool names those that were left out.
 
+    The group `pool` names a source of demos, or a pool of one's own, which has filled itself.
+
     Raises:
         SourceDemoError: a demo cannot be used (pool.on_error=raise), or none can.
     """
     bundled = {"path": str(path)} if (path := source_demos_path(config)) is not None else {}
-    source = build_component(config, "pool", tuple(bundled), env=env, **bundled)
+    source = build_component(config, "pool", tuple(bundled), env=env, subtask_configs=subtasks, **bundled)
+    if isinstance(source, DataGenInfoPool):
+        return source
     read = source.load(env, subtasks)
     pool = DataGenInfoPool(env, subtasks)
     pool.add_demos(read.demos, on_error=config.pool["on_error"])

@@ -24,8 +24,8 @@ def check_machine(config: RunConfig) -> None:
     """
     _check_device(config.env["device"])
     path = source_demos_path(config)
-    if path is not None and not path.is_file():
-        raise ConfigError(f"pool.path={path}: {'not a file' if path.exists() else 'no such file'}")
+    if path is not None and not path.exists():
+        raise ConfigError(f"pool.path={path}: no such file or folder")
 
 
 def check_paths(jobs: Iterable[tuple[RunConfig, Path]]) -> None:

@@ -68,7 +68,7 @@ def conform(schema: Any, node: Mapping[str, Any], prefix: str = "", *, closed: b
     for key, value in checked.items():
         if not _within(value, limits[key]):
             given = show(flat.get(key, value))
-            raise ConfigError(f"{_join(prefix, key)}={given}: expected {_describe(hints[key], limits[key])}")
+            raise ConfigError(f"{_join(prefix, key)}={given}: expected {describe(hints[key], limits[key])}")
     extra = {key: value for key, value in node.items() if key not in hints}
     inner = {key: _conform_value(hints[key], node.get(key, _EMPTY), _join(prefix, key)) for key in nested}
     return {**checked, **inner, **extra}
@@ -88,7 +88,7 @@ def _merge(
         raise ConfigError(f"{_join(prefix, error.full_key)}: a value is required") from None
     except OmegaConfBaseException as error:
         key = _parts(error.full_key)[0]
-        expected = _describe(hints[key], limits[key])
+        expected = describe(hints[key], limits[key])
         raise ConfigError(f"{_join(prefix, key)}={show(node[key])}: expected {expected}") from None
     return typing.cast(dict[str, Any], plain)
 
@@ -107,7 +107,7 @@ def _conform_value(hint: Any, value: Any, key: str) -> Any:
     if typing.get_origin(hint) is dict and (value is _EMPTY or isinstance(value, dict)):
         values = {} if value is _EMPTY else value
         return {name: _conform_value(typing.get_args(hint)[1], v, _join(key, name)) for name, v in values.items()}
-    raise ConfigError(f"{key}={show(value)}: expected {_describe(hint, {})}")
+    raise ConfigError(f"{key}={show(value)}: expected {describe(hint, {})}")
 
 
 def _within(value: Any, limits: _Limits) -> bool:
@@ -157,8 +157,8 @@ _WORDS = {
 }
 
 
-def _describe(hint: Any, limits: _Limits) -> str:
-    """What a field takes, in words."""
+def describe(hint: Any, limits: Mapping[str, Any]) -> str:
+    """What a field of this type and with these limits takes, in words."""
     bare = _bare(hint)
     optional = "" if bare is hint else " or null"
     if "interval" in limits:

@@ -109,7 +109,7 @@ def print_summary(run: Mapping[str, Any], output_dir: Path, console: Console | N
     for name, path in _paths(run, output_dir):
         out.print(Text.assemble((f"{name:<12}", "dim"), near(path)), soft_wrap=True)
     dataset = run.get("dataset")
-    if dataset is not None and counts["episodes"]:
+    if dataset is not None and (Path(dataset["root"]) / "meta" / "info.json").is_file():  # LeRobot's layout
         opener, viewer = open_commands(dataset["repo_id"], Path(near(Path(dataset["root"]))))
         out.print(Text("\nOpen it, or watch an episode (the viewer needs `pip install 'lerobot[viz]'`):"))
         out.print(Text(f"  {opener}"), soft_wrap=True)

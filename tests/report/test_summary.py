@@ -32,7 +32,8 @@ def run(root, **changes):
 
 def printed(tmp_path, **changes) -> str:
     stream = io.StringIO()
-    (tmp_path / "dataset").mkdir(exist_ok=True)
+    (tmp_path / "dataset" / "meta").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "dataset" / "meta" / "info.json").touch()
     (tmp_path / "metrics.jsonl").touch()
     print_summary(run(tmp_path / "dataset", **changes), tmp_path, Console(file=stream, width=80, highlight=False))
     return stream.getvalue()
@@ -71,6 +72,13 @@ def test_the_python_command_is_one(tmp_path):
     assert shlex.split(viewer)[1:] == [
         "--repo-id", "local/it's", "--root", str(tmp_path / "a folder"), "--episode-index", "0",
     ]  # fmt: skip
+
+
+def test_a_dataset_that_is_not_lerobots_is_not_offered_to_lerobot(tmp_path):
+    (tmp_path / "own").mkdir()
+    text = printed(tmp_path, dataset={"root": str(tmp_path / "own"), "repo_id": "local/pick"})
+    assert "own" in text
+    assert "LeRobotDataset" not in text
 
 
 def test_a_run_without_dataset_offers_nothing_to_open(tmp_path):
