@@ -1,0 +1,1 @@
+"""How many attempts become demos; see README.md in this folder."""

@@ -1,0 +1,84 @@
+"""The cells of the experiment (a task in a variant) and what their `attempts.jsonl` say."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+Z_95 = 1.959963984540054
+"""97.5 % quantile of the standard normal distribution."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A task in a variant, the success rate it must reach and the published one."""
+
+    task: str
+    variant: str
+    goal: float
+    mimicgen: float | None
+    """Generation success of MimicGen's task of the same name and variant (Mandlekar et al., CoRL 2023, appendix)."""
+
+    @property
+    def name(self) -> str:
+        """Folder of the cell."""
+        return f"{self.task}_{self.variant}"
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """The cell on `run.py`'s command line."""
+        return ("experiment=generation_success", f"task={self.task}", f"task.variant={self.variant}")
+
+
+CELLS = (
+    Cell("pick", "D0", 0.98, None),
+    Cell("pick", "D1", 0.95, None),
+    Cell("stack", "D0", 0.94, 0.94),
+    Cell("stack", "D1", 0.90, 0.90),
+)
+
+
+def wilson(successes: int, trials: int, z: float = Z_95) -> tuple[float, float]:
+    """Score interval of a proportion (Wilson, JASA 22, 1927): right near 0 and 1, where the normal interval is not."""
+    if not 0 <= successes <= trials or trials == 0:
+        raise ValueError(f"{successes} successes of {trials} trials")
+    p, z2 = successes / trials, z * z
+    center = (p + z2 / (2 * trials)) / (1 + z2 / trials)
+    half = z / (1 + z2 / trials) * math.sqrt(p * (1 - p) / trials + z2 / (4 * trials * trials))
+    return max(0.0, center - half), min(1.0, center + half)
+
+
+def read_attempts(folder: Path) -> list[dict[str, Any]]:
+    """Rows of a run's attempts.jsonl; none where there is no such file."""
+    path = folder / "attempts.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+
+
+def summarize(cell: Cell, attempts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One row of the table."""
+    successes = sum(row["success"] for row in attempts)
+    rate, (low, high) = successes / len(attempts), wilson(successes, len(attempts))
+    return {
+        "task": cell.task,
+        "variant": cell.variant,
+        "attempts": len(attempts),
+        "successes": successes,
+        "success_rate": rate,
+        "wilson_95": [low, high],
+        "goal": cell.goal,
+        "goal_met": rate >= cell.goal,
+        "mimicgen": cell.mimicgen,
+        "failures": dict(Counter(row["reason"] for row in attempts if not row["success"]).most_common()),
+        "mean_length": mean(row["length"] for row in attempts),
+        "mean_length_of_demos": _mean(row["length"] for row in attempts if row["success"]),
+        "failed_attempts": [row["attempt"] for row in attempts if not row["success"]],
+    }
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    listed = list(values)
+    return mean(listed) if listed else None

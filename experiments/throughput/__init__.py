@@ -1,0 +1,1 @@
+"""How much of the machine is left for physics; see README.md in this folder."""

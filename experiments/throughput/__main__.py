@@ -1,0 +1,79 @@
+"""Entry point: `python -m experiments.throughput [orchestration] [physics] [sweep]`, from the project's root."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.harness import ROOT, describe_machine, read_json, write_text
+from experiments.throughput import orchestration, physics, sweep
+from experiments.throughput.plot import RESULTS, draw
+from experiments.throughput.report import render
+
+SECTIONS = ("orchestration", "physics", "sweep")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure the sections asked for, and write tables and figures; those of other sections stay as they are."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.throughput", description="Measure throughput.")
+    parser.add_argument("section", nargs="*", help=f"what to measure: {', '.join(SECTIONS)} (default: all)")
+    parser.add_argument("--quick", action="store_true", help="a toy size, into outputs/: no figures to quote")
+    parser.add_argument("--out", type=Path, help="folder for the results (default: results/ beside this file)")
+    args = parser.parse_args(argv)
+    if unknown := [name for name in args.section if name not in SECTIONS]:
+        parser.error(f"unknown section {', '.join(unknown)}; choose from {', '.join(SECTIONS)}")
+    measures = quick() if args.quick else full()
+    out = args.out or (_new_folder() / "results" if args.quick else RESULTS)
+    description = describe_machine()  # before the first result makes the work tree differ from the commit
+    for section in args.section or SECTIONS:
+        measure(section, measures[section], out, description)
+    return 0
+
+
+def full() -> dict[str, Callable[[], list[dict[str, Any]]]]:
+    """The measurements that the committed results come from."""
+    return {
+        "orchestration": orchestration.measure,
+        "physics": physics.measure,
+        "sweep": lambda: sweep.measure(_new_folder() / "sweep"),
+    }
+
+
+def quick() -> dict[str, Callable[[], list[dict[str, Any]]]]:
+    """The same at a toy size."""
+    cases_a = (orchestration.Case(1, 3), orchestration.Case(64, 64))
+    cases_b = (physics.Case(1, 2), physics.Case(16, 16))
+    toy = ("num_demos=4", "max_attempts=4", "env.num_envs=1,4", "seed=0")
+    return {
+        "orchestration": lambda: orchestration.measure(cases_a, repeats=2),
+        "physics": lambda: physics.measure(cases_b, repeats=1),
+        "sweep": lambda: sweep.measure(_new_folder() / "sweep", (1, 4), toy),
+    }
+
+
+def measure(section: str, rows_of: Callable[[], list[dict[str, Any]]], out: Path, description: dict[str, Any]) -> None:
+    """Measure one section and bring json, page and figures in `out` up to date."""
+    print(f"{section}: measuring", file=sys.stderr, flush=True)
+    began, load = time.perf_counter(), round(os.getloadavg()[0], 2)
+    rows = rows_of()
+    runtime = round(time.perf_counter() - began, 1)
+    file = out / "throughput.json"
+    measured = {"machine": description, "load_average_before": load, "runtime_s": runtime, "rows": rows}
+    results = {**read_json(file), section: measured}
+    write_text(file, json.dumps(results, indent=1) + "\n")
+    write_text(out / "throughput.md", render(results))
+    draw({section: results[section]}, out)
+    print(f"{section}: {runtime} s", file=sys.stderr)
+    print(render({section: results[section]}).split("\n\n", 2)[2])
+
+
+def _new_folder() -> Path:
+    return ROOT / "outputs" / "throughput" / time.strftime("%Y-%m-%d_%H-%M-%S")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

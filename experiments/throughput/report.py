@@ -1,0 +1,84 @@
+"""results/throughput.json as a page of tables."""
+
+from typing import Any
+
+from experiments.harness import machine_line, markdown_table
+
+
+def render(results: dict[str, Any]) -> str:
+    """Markdown of the sections that were measured."""
+    parts = ["# Throughput: results\n", "Written by `python -m experiments.throughput`; the README explains it.\n"]
+    for section, to_text in (("orchestration", _orchestration), ("physics", _physics), ("sweep", _sweep)):
+        if section in results:
+            measured = results[section]
+            took = f"Took {measured['runtime_s']:.0f} s; load average before it {measured['load_average_before']}."
+            parts += [to_text(measured["rows"]), f"{machine_line(measured['machine'])} {took}\n"]
+    return "\n".join(parts)
+
+
+def _orchestration(rows: list[dict[str, Any]]) -> str:
+    header = ("num_envs", "attempts", "env-steps", "pipeline, env-steps/s", "bare loop, env-steps/s", "ratio", "goal")
+    cells = [
+        (
+            str(r["num_envs"]), str(r["attempts"]), _n(r["env_steps"]), _n(r["pipeline_steps_per_s"]),
+            _n(r["bare_steps_per_s"]), _share(r["ratio"]), _goal(r["goal_steps_per_s"], r["goal_met"], _n),
+        )
+        for r in rows
+    ]  # fmt: skip
+    return f"## (a) Orchestration: env=kinematic, recorder=none\n\n{markdown_table(header, cells)}"
+
+
+def _physics(rows: list[dict[str, Any]]) -> str:
+    rates = ("num_envs", "env-steps", "bare physics", "recorder=none", "async generated", "async written", "open loop")
+    rate_cells = [
+        (
+            str(r["num_envs"]), _n(r["env_steps"]), _n(r["raw_steps_per_s"]), _n(r["none_steps_per_s"]),
+            _n(r["async_generated_steps_per_s"]), _n(r["async_written_steps_per_s"]), _n(r["open_loop_steps_per_s"]),
+        )
+        for r in rows
+    ]  # fmt: skip
+    ratios = ("num_envs", "none", "goal", "none, CPU time", "none / open loop", "async generated", "async written")
+    ratio_cells = [
+        (
+            str(r["num_envs"]), _share(r["none_ratio"]), _goal(r["goal_ratio"], r["goal_met"], _share),
+            _share(r["none_cpu_ratio"]), _share(r["none_open_loop_ratio"]), _share(r["async_generated_ratio"]),
+            _share(r["async_written_ratio"]),
+        )
+        for r in rows
+    ]  # fmt: skip
+    cpu = ("num_envs", "bare physics, CPU s", "recorder=none, CPU s", "recorder=async, CPU s")
+    keys = ("raw", "none", "async_written")
+    cpu_cells = [(str(r["num_envs"]), *(f"{r['cpu_s'][key]:.2f}" for key in keys)) for r in rows]
+    threads = max(r["physics_threads"] for r in rows)
+    return (
+        f"## (b) Physics: env=mujoco, task={rows[0]['task']}, up to {threads} physics threads\n\n"
+        f"Env-steps per second:\n\n{markdown_table(rates, rate_cells)}\n"
+        f"Share of the bare physics' rate:\n\n{markdown_table(ratios, ratio_cells)}\n"
+        f"CPU seconds of the process, all threads:\n\n{markdown_table(cpu, cpu_cells)}"
+    )
+
+
+def _sweep(rows: list[dict[str, Any]]) -> str:
+    header = ("recorder", "queue", "num_envs", "wall, s", "env-steps/s", "demos/h", "simulator held", "full", "peak")
+    cells = [
+        (
+            r["recorder"], _n(r["queue_maxsize"]), str(r["num_envs"]), f"{r['wall_s']:.1f}", _n(r["env_steps_per_s"]),
+            _n(r["demos_per_hour"]), _share(r["held_share"]), _n(r["backpressure_events"]), _n(r["queue_peak"]),
+        )
+        for r in rows
+    ]  # fmt: skip
+    first = rows[0]
+    heading = f"env={first['env']}, task={first['task']}, {first['attempts']} attempts, median of {first['jobs']} seeds"
+    return f"## (c) Recorders and queue sizes: {heading}\n\n{markdown_table(header, cells)}"
+
+
+def _n(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.0f} %"
+
+
+def _goal(goal: float | None, met: bool | None, show: Any) -> str:
+    return "–" if goal is None else f"≥ {show(goal)}: {'met' if met else 'missed'}"
