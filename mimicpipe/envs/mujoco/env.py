@@ -164,7 +164,7 @@ class MujocoEnv(MimicEnv):
         """Advance one control step (0.05 s) of all slots or of `env_ids`; see `MimicEnv.step`.
 
         Raises:
-            ValueError: the action of a slot with a sane state is not finite, or the shape is wrong.
+            ValueError: the shape is wrong, or an action asks for no finite motion in a slot that has not diverged.
             RuntimeError: the env is closed.
         """
         if self._rollout is None:
@@ -174,12 +174,16 @@ class MujocoEnv(MimicEnv):
         rows = None if env_ids is None else env_ids.cpu().numpy()
         wanted = actions.to("cpu", torch.float32).numpy()
         wanted = wanted if rows is None else wanted[rows]
-        wanted = self._refuse_nonfinite(wanted, rows)
         count = len(wanted)
         if count == 0:
             return
-        with np.errstate(all="ignore"):  # a diverged slot computes NaN; `finite` reports it
-            self._ctrl[:count] = self._servo_targets(wanted, rows)[:, None]
+        with _quiet():
+            targets = self._servo_targets(wanted, rows)
+        finite = np.isfinite(wanted).all(axis=1) & np.isfinite(targets).all(axis=1)
+        if not finite.all():
+            self._check_diverged(finite, rows)
+            targets[~finite] = 0.0
+        self._ctrl[:count] = targets[:, None]
         state = self._state if rows is None else self._state[rows]
         self._rollout.rollout(
             self._models[:count], self._data, state, self._ctrl[:count], nstep=SUBSTEPS, skip_checks=True,
@@ -188,16 +192,12 @@ class MujocoEnv(MimicEnv):
         self._state[slice(None) if rows is None else rows] = self._substates[:count, -1]
         self._touch()
 
-    def _refuse_nonfinite(self, actions: Actions, rows: npt.NDArray[np.int64] | None) -> Actions:
-        """The actions; zeros where the slot has diverged, for then nothing finite can be asked of it."""
-        finite = np.isfinite(actions)
-        if finite.all():
-            return actions
+    def _check_diverged(self, finite: npt.NDArray[np.bool_], rows: npt.NDArray[np.int64] | None) -> None:
+        """Nothing finite can be asked of a slot that has diverged; of any other, it must be."""
         slots = np.arange(self.num_envs) if rows is None else rows
-        wrong = ~finite.all(axis=1) & self.finite().cpu().numpy()[slots]
+        wrong = ~finite & self.finite().cpu().numpy()[slots]
         if wrong.any():
-            raise ValueError(f"the action of slot {', '.join(map(str, slots[wrong]))} is not finite")
-        return np.where(finite, actions, np.float32(0.0))
+            raise ValueError(f"the action of slot {', '.join(map(str, slots[wrong]))} asks for no finite motion")
 
     def _servo_targets(self, actions: Actions, rows: npt.NDArray[np.int64] | None) -> Array:
         """Controls (K, nu) of one control step."""
@@ -222,25 +222,26 @@ class MujocoEnv(MimicEnv):
 
     def _arm_pose(self) -> ArmPose:
         if self._arm is None:
-            with np.errstate(all="ignore"):
-                self._arm = kinematics.forward(self._joint_positions())
+            self._arm = kinematics.forward(self._joint_positions())
         return self._arm
 
     def _task_view(self) -> TaskView:
         """What the task may see of all slots, float32 tensors on the CPU."""
         if self._view is None:
-            self._view = TaskView(
-                object_poses=self._object_matrices(),
-                object_speeds=self._object_speeds(),
-                eef_poses={EEF: _pose_tensor(self._arm_pose().pos, self._arm_pose().rot)},
-                gripper_widths={EEF: torch.from_numpy((self._state[:, 8] + self._state[:, 9]).astype(np.float32))},
-            )
+            with _quiet():
+                arm = self._arm_pose()
+                width = (self._state[:, 8] + self._state[:, 9]).astype(np.float32)
+                self._view = TaskView(
+                    object_poses=self._object_matrices(),
+                    object_speeds=self._object_speeds(),
+                    eef_poses={EEF: _pose_tensor(arm.pos, arm.rot)},
+                    gripper_widths={EEF: torch.from_numpy(width)},
+                )
         return self._view
 
     def _object_matrices(self) -> dict[str, Tensor]:
         values = np.ascontiguousarray(self._state[:, self._object_columns].transpose(2, 1, 0))
-        with np.errstate(all="ignore"):
-            rot = kinematics.rotation_from_quat(values[3:])
+        rot = kinematics.rotation_from_quat(values[3:])
         return {name: _pose_tensor(values[:3, i], rot[:, :, i]) for i, name in enumerate(self.object_names)}
 
     def _object_speeds(self) -> dict[str, Tensor]:
@@ -273,16 +274,16 @@ class MujocoEnv(MimicEnv):
         noise = (action_noise or {}).get(EEF)
         noise_array = None if noise is None else np.ascontiguousarray(noise.cpu().numpy().T, dtype=np.float64)
         gripper = gripper_action[EEF].cpu().numpy()
-        with np.errstate(all="ignore"):
+        with _quiet():
             out = encode(self.control, pos, rot, gripper, noise_array, self._current(env_ids))
         return self._out(out)
 
     def action_to_target_eef_pose(self, actions: Tensor, env_ids: Tensor | None = None) -> dict[str, Tensor]:
         """Target poses {eef: (K, 4, 4)} that actions (K, A) ask for from the current state."""
         values = actions.to("cpu", torch.float32).numpy()
-        with np.errstate(all="ignore"):
-            pos, rot = asked_pose(self.control, values, self._current(env_ids))
-        return {EEF: _pose_tensor(pos, rot).to(self.device)}
+        with _quiet():
+            pose = _pose_tensor(*asked_pose(self.control, values, self._current(env_ids)))
+        return {EEF: pose.to(self.device)}
 
     def actions_to_gripper_actions(self, actions: Tensor) -> dict[str, Tensor]:
         """Gripper part {eef: (..., 1)} of actions (..., A): negative closes, else opens."""
@@ -304,25 +305,28 @@ class MujocoEnv(MimicEnv):
 
     def observe(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
         """Observations of the current state, {feature: (K, *shape)}; frames are rendered for the asked slots only."""
-        rows = slice(None) if env_ids is None else env_ids.cpu().numpy()
-        state, arm = self._state[rows], self._current(env_ids)
-        joints = np.empty((len(state), 8), dtype=np.float32)
-        joints[:, :7] = state[:, 1:8]
-        joints[:, 7] = state[:, 8] + state[:, 9]
-        eef = np.empty((len(state), 7), dtype=np.float32)
-        with np.errstate(all="ignore"):
-            eef[:, :3], eef[:, 3:] = arm.pos.T, kinematics.quat_from_rotation(arm.rot).T
-        objects = state[:, self._object_columns].astype(np.float32)
-        objects[..., 3:] *= np.where(objects[..., 3:4] < 0, np.float32(-1), np.float32(1))
-        out = {
-            "observation.state": self._out(joints),
-            "observation.eef_pose": self._out(eef),
-            "observation.environment_state": self._out(objects.reshape(len(state), -1)),
-        }
+        state = self._state if env_ids is None else self._state[env_ids.cpu().numpy()]
+        with _quiet():
+            out = {name: self._out(value) for name, value in self._low_dim_observations(state, env_ids).items()}
         if self._renderer is not None:
             frames = self._renderer.render(state[:, 1 : 1 + self.model.nq])
             out |= {f"observation.images.{name}": self._out(frame) for name, frame in frames.items()}
         return out
+
+    def _low_dim_observations(self, state: Array, env_ids: Tensor | None) -> dict[str, npt.NDArray[np.float32]]:
+        arm = self._current(env_ids)
+        joints = np.empty((len(state), 8), dtype=np.float32)
+        joints[:, :7] = state[:, 1:8]
+        joints[:, 7] = state[:, 8] + state[:, 9]
+        eef = np.empty((len(state), 7), dtype=np.float32)
+        eef[:, :3], eef[:, 3:] = arm.pos.T, kinematics.quat_from_rotation(arm.rot).T
+        objects = state[:, self._object_columns].astype(np.float32)
+        objects[..., 3:] *= np.where(objects[..., 3:4] < 0, np.float32(-1), np.float32(1))
+        return {
+            "observation.state": joints,
+            "observation.eef_pose": eef,
+            "observation.environment_state": objects.reshape(len(state), -1),
+        }
 
     def close(self) -> None:
         """Stop the physics threads and free the GL context; safe to call twice."""
@@ -341,6 +345,11 @@ class MujocoEnv(MimicEnv):
         """Rows of a cached CPU tensor as the caller's own tensor."""
         out = tensor.clone() if env_ids is None else tensor[env_ids.cpu()]
         return out.to(self.device)
+
+
+def _quiet() -> np.errstate:
+    """A diverged slot computes NaN and infinity beside the others, without a warning; `finite` reports it."""
+    return np.errstate(all="ignore")
 
 
 def _pose_tensor(pos: Array, rot: Array) -> Tensor:

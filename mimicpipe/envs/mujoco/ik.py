@@ -96,8 +96,7 @@ def _solve_damped(jac: Array, rhs: Array) -> Array:
     np.multiply(jac[:, None, 0], jac[None, :, 0], out=matrix)
     for joint in range(1, 7):
         matrix += jac[:, None, joint] * jac[None, :, joint]
-    for row in range(6):
-        matrix[row, row] += _DAMPING_SQ
+    system.reshape(42, -1)[::8] += _DAMPING_SQ  # the diagonal
     system[:, 6] = rhs
     for k in range(5):
         factor = system[k + 1 :, k] / system[k, k]

@@ -18,11 +18,13 @@ _NO_GL = (
 
 
 class CameraRenderer:
-    """Renders named cameras of one model; the GL context is made at the first frame.
+    """Renders named cameras of one model.
 
-    MuJoCo's own `Renderer` picks its GL library when `mujoco` is first imported; this one picks it when a frame is
-    first asked for, so that a run without cameras needs no GL at all. `MUJOCO_GL` (egl, osmesa, glfw) chooses it; egl
-    if unset.
+    MuJoCo's own `Renderer` picks its GL library when `mujoco` is first imported; this one picks it when it is made, so
+    that a run without cameras needs no GL at all. `MUJOCO_GL` (egl, osmesa, glfw) chooses it; egl if unset.
+
+    Raises:
+        ConfigError: no GL context can be had; says which packages give one.
     """
 
     def __init__(self, model: mujoco.MjModel, cameras: Sequence[str], image_size: tuple[int, int]) -> None:
@@ -36,12 +38,15 @@ class CameraRenderer:
         self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = 0
         self._option = mujoco.MjvOption()
         self._rect = mujoco.MjrRect(0, 0, self._width, self._height)
-        self._gl: Any = None  # mujoco's GLContext of one of three libraries
-        self._context: mujoco.MjrContext | None = None
+        self._gl: Any
+        self._context: mujoco.MjrContext | None
+        self._gl, self._context = self._open()
 
     def render(self, qpos: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.uint8]]:
         """Frames {camera: (K, H, W, 3)} uint8 of K states' positions (K, nq)."""
-        context = self._current_context()
+        if self._context is None:
+            raise RuntimeError("render after close")
+        self._gl.make_current()
         frames: dict[str, npt.NDArray[np.uint8]] = {
             name: np.empty((len(qpos), self._height, self._width, 3), np.uint8) for name in self._cameras
         }
@@ -57,36 +62,34 @@ class CameraRenderer:
                 camera.fixedcamid = self._model.camera(name).id
                 mujoco.mjv_updateScene(self._model, self._data, self._option, None, camera,
                                        mujoco.mjtCatBit.mjCAT_ALL.value, self._scene)  # fmt: skip
-                mujoco.mjr_render(self._rect, self._scene, context)
-                mujoco.mjr_readPixels(buffer, None, self._rect, context)
+                mujoco.mjr_render(self._rect, self._scene, self._context)
+                mujoco.mjr_readPixels(buffer, None, self._rect, self._context)
                 frames[name][row] = buffer[::-1]  # OpenGL's first row is the lowest
         return frames
 
-    def _current_context(self) -> mujoco.MjrContext:
-        """The rendering context, current in the calling thread."""
-        if self._context is None:
-            self._gl = self._create_gl()
-            self._gl.make_current()
-            self._context = mujoco.MjrContext(self._model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
-            mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
-        else:
-            self._gl.make_current()
-        return self._context
-
-    def _create_gl(self) -> Any:
+    def _open(self) -> tuple[Any, mujoco.MjrContext]:
+        """GL context and MuJoCo's rendering context, current in the calling thread."""
         backend = os.environ.get("MUJOCO_GL") or "egl"
         try:
-            return importlib.import_module(f"mujoco.{backend}").GLContext(self._width, self._height)
-        # Each library fails in its own way: ImportError, AttributeError of a missing symbol, RuntimeError, EGLError.
+            kind = importlib.import_module(f"mujoco.{backend}").GLContext
+            gl = kind.__new__(kind)
+            gl._context = None  # a GLContext that fails half way trips over the missing attribute when it is collected
+            gl.__init__(self._width, self._height)
+            gl.make_current()
+            context = mujoco.MjrContext(self._model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
+        # Each library fails in its own way: ImportError, AttributeError of a missing symbol, EGLError, FatalError.
         except Exception as error:
             line = " ".join(f"{type(error).__name__} {error}".split())
             message = _NO_GL.format(cameras=list(self._cameras), backend=backend, error=line)
             raise ConfigError(message) from error
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, context)
+        return gl, context
 
     def close(self) -> None:
         """Free the GL context; safe to call twice."""
-        if self._context is not None:
-            self._gl.make_current()
-            self._context.free()
-            self._gl.free()
-        self._context = self._gl = None
+        if self._context is None:
+            return
+        self._gl.make_current()
+        self._context.free()
+        self._gl.free()
+        self._gl, self._context = None, None

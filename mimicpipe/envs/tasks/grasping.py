@@ -22,8 +22,8 @@ def clearance(view: TaskView, box: ObjectSpec) -> Tensor:
     """Height (N,) of a box's lowest corner above the table, metres."""
     pose = view.object_poses[box.name]
     x, y, z = box.half_size
-    down = pose[:, 2, :3].abs()
-    return pose[:, 2, 3] - (down[:, 0] * x + down[:, 1] * y + down[:, 2] * z)
+    down_x, down_y, down_z, height = pose[:, 2].unbind(-1)
+    return height - (down_x.abs() * x + down_y.abs() * y + down_z.abs() * z)
 
 
 def gripped(view: TaskView, box: ObjectSpec, eef_name: str) -> Tensor:

@@ -21,7 +21,7 @@ STACK_HALF_RANGE: Mapping[str, float] = {"D0": 0.08, "D1": 0.20}
 al., "MimicGen", arXiv 2310.17596, appendix on tasks; same bounds as in mimicgen/envs/robosuite/stack.py)."""
 
 _CANDIDATES = 64
-"""Placements drawn per object and seed. In D0 a candidate fails with probability < 0.5, so all fail in < 1e-19 of seeds."""
+"""Placements drawn per object and seed: one fails with a chance below 0.5 in D0, all in less than 1e-19 of seeds."""
 
 
 def require_variant(task: str, variant: str, variants: Sequence[str]) -> None:

@@ -43,7 +43,7 @@ class StackTask(Task):
         self.variant = variant
 
     def sample_object_poses(self, seeds: Seeds) -> dict[str, Tensor]:
-        """Both cubes on the table, apart, uniform in the variant's square with uniform yaw: {cube: (K, 4, 4)} float64."""
+        """Both cubes on the table, apart, uniform in the variant's square and in yaw: {cube: (K, 4, 4)} float64."""
         return place_boxes(seeds, self.objects, STACK_HALF_RANGE[self.variant])
 
     def success(self, view: TaskView) -> Tensor:
