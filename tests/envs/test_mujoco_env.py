@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mimicpipe import poses
 from mimicpipe.envs.mujoco.env import MujocoEnv
-from mimicpipe.envs.tasks.base import Task
+from mimicpipe.envs.tasks.base import ObjectSpec, Task
 from mimicpipe.envs.tasks.pick import PickTask
 from mimicpipe.envs.tasks.stack import StackTask
 from mimicpipe.errors import ConfigError
@@ -274,7 +274,9 @@ def test_reset_depends_on_the_seed_alone(env: MujocoEnv, seed: int, slots: list[
 
 
 def _hold(env: MujocoEnv) -> Tensor:
-    return env.target_eef_pose_to_action({"panda": env.get_robot_eef_pose("panda")}, {"panda": torch.ones(3, 1)})
+    """Actions that ask for the current poses."""
+    gripper = torch.ones(env.num_envs, 1)
+    return env.target_eef_pose_to_action({"panda": env.get_robot_eef_pose("panda")}, {"panda": gripper})
 
 
 # -- failures
@@ -450,3 +452,31 @@ def test_nothing_moves_when_nothing_acts() -> None:
     env.close()
     for name in ("observation.eef_pose", "observation.environment_state"):
         torch.testing.assert_close(end[name], start[name], atol=1e-3, rtol=0)
+
+
+class DrawerTask(PickTask):
+    """A pick task with a fixture that has a joint of its own, and an object besides the cube."""
+
+    objects = (*PickTask.objects, ObjectSpec("block", (0.03, 0.02, 0.01), 0.05, (0.2, 0.2, 0.8, 1.0)))
+
+    def add_fixtures(self, spec: mujoco.MjSpec) -> None:
+        drawer = spec.worldbody.add_body(name="drawer", pos=[0.5, 0.5, 0.1])
+        drawer.add_joint(name="drawer_slide", type=mujoco.mjtJoint.mjJNT_SLIDE, axis=[1, 0, 0], damping=1.0)
+        drawer.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=[0.05, 0.05, 0.05], contype=0, conaffinity=0)
+
+
+def test_fixtures_and_other_objects_find_their_place_in_the_state() -> None:
+    env = MujocoEnv(DrawerTask(), 2)
+    env.reset(env.all_ids(), attempt_seeds(0, np.arange(2)))
+    plain = MujocoEnv(PickTask(), 2)
+    plain.reset(plain.all_ids(), attempt_seeds(0, np.arange(2)))
+    assert env.get_state().shape[1] == plain.get_state().shape[1] + 2 + 13
+    cube = env.get_object_poses()["cube"]
+    torch.testing.assert_close(cube, plain.get_object_poses()["cube"], atol=0, rtol=0)
+    torch.testing.assert_close(env.get_object_poses()["block"][:, 2, 3], torch.full((2,), 0.01))
+    for _ in range(5):
+        env.step(_hold(env))
+    torch.testing.assert_close(env.get_object_poses()["cube"], cube, atol=1e-3, rtol=0)
+    assert env.observe()["observation.environment_state"].shape == (2, 14)
+    env.close()
+    plain.close()
