@@ -6,7 +6,7 @@ class MimicpipeError(Exception):
 
 
 class ConfigError(MimicpipeError, ValueError):
-    """A wrong key, value or combination in the run's configuration (exit code 2); a ValueError where one is expected."""
+    """A wrong key, value or combination in the run's configuration (exit code 2); also a ValueError."""
 
 
 class SourceDemoError(MimicpipeError):

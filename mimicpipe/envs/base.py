@@ -1,8 +1,8 @@
 """The contract of a batched simulator: N environments ("slots") behind one object, every call on a batch.
 
-Names are Isaac Lab Mimic's (`ManagerBasedRLMimicEnv`); every one takes a batch. Poses are (N, 4, 4) float32 in each slot's
-own frame, metres. One control step is 1/fps seconds. An env draws random numbers only in `reset`, from the seeds it is
-given, so that an episode is a function of (seed, actions).
+Names are Isaac Lab Mimic's (`ManagerBasedRLMimicEnv`); every one takes a batch. Poses are (N, 4, 4) float32 in each
+slot's own frame, metres. One control step is 1/fps seconds. An env draws random numbers only in `reset`, from the seeds
+it is given, so that an episode is a function of (seed, actions).
 """
 
 from abc import ABC, abstractmethod
@@ -100,7 +100,7 @@ class MimicEnv(ABC):
 
     @abstractmethod
     def action_to_target_eef_pose(self, actions: Tensor, env_ids: Tensor | None = None) -> dict[str, Tensor]:
-        """Target poses {eef: (K, 4, 4)} that actions (K, A) ask for from the current state: the inverse of the above."""
+        """Target poses {eef: (K, 4, 4)} that actions (K, A) ask for from the current state; inverse of the above."""
 
     @abstractmethod
     def actions_to_gripper_actions(self, actions: Tensor) -> dict[str, Tensor]:
@@ -112,6 +112,7 @@ class MimicEnv(ABC):
 
     def get_subtask_start_signals(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
         """{signal: (K,) bool}, true once the subtask's skill segment has begun; empty where a task has none."""
+        del env_ids
         return {}
 
     @abstractmethod
@@ -120,7 +121,7 @@ class MimicEnv(ABC):
 
     @abstractmethod
     def get_state(self, env_ids: Tensor | None = None) -> Tensor:
-        """Complete state (K, S) float64; with `set_state` it makes the future a function of the actions, bit for bit."""
+        """Complete state (K, S) float64: with `set_state`, the future is a function of the actions, bit for bit."""
 
     @abstractmethod
     def set_state(self, state: Tensor, env_ids: Tensor | None = None) -> None:
@@ -135,7 +136,7 @@ class MimicEnv(ABC):
         """Observations of all slots, under Isaac Lab's name."""
         return self.observe()
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most envs hold nothing that must be released
         """Release native resources (thread pools, GL contexts)."""
 
     def all_ids(self) -> Tensor:

@@ -98,9 +98,13 @@ class Budget:
             self._known_failures += 1
         self._wake()
 
+    def has_settled(self) -> bool:
+        """Whether `settle` would give an attempt."""
+        return self.stop_reason is None and self._frontier in self._finished
+
     def settle(self) -> int | None:
         """The next attempt in order whose outcome counts, or None; call until it gives None."""
-        if self.stop_reason is not None or self._frontier not in self._finished:
+        if not self.has_settled():
             return None
         index = self._frontier
         self._frontier += 1

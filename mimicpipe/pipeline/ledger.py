@@ -67,7 +67,7 @@ class Ledger:
         """An attempt has finished; commits whatever is now in order."""
         self._pending[outcome.attempt] = (outcome, episode)
         self._budget.finish(outcome.attempt, outcome.success)
-        if not self._draining.locked():
+        if self._budget.has_settled() and not self._draining.locked():
             await self.drain()
 
     async def drain(self) -> None:

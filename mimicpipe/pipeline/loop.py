@@ -56,6 +56,7 @@ class EnvLoop:
             env.reset(ids, seeds)
             run.hold.index_fill_(0, ids, 0)
             run.ever.index_fill_(0, ids, 0)
+            run.status_stale = True
             if run.rollout is not None:
                 run.rollout.restart(ids)
                 self._remember_initial_state(ids)
@@ -158,6 +159,7 @@ class EnvLoop:
             success = run.success_term(env)
             run.hold.add_(1).mul_(success)
             run.ever.logical_or_(success)
+            run.status_stale = True
         run.counters.batch_steps += 1
         run.counters.env_steps += active.shape[0]
         self._wake_ended()

@@ -76,6 +76,7 @@ class RunState:
         self.initial_state: Tensor | None = None
         self.hold = torch.zeros(n, dtype=torch.int32, device=device)
         self.ever = torch.zeros(n, dtype=torch.bool, device=device)
+        self._read_status()
         self.error_streak = [0] * n
         self._seeds: list[int] = []
         self.last_error: BaseException | None = None
@@ -106,9 +107,17 @@ class RunState:
         """Whether the slot's episode, as it stands now, is a success, and the reason that is written down."""
         if not self.was_reset[slot]:
             return False, "not_successful"
-        if int(self.hold[slot]) >= self.options.hold_steps:
+        if self.status_stale:
+            self._read_status()
+        if self._held[slot] >= self.options.hold_steps:
             return True, "success"
-        return False, "success_not_held" if bool(self.ever[slot]) else "not_successful"
+        return False, "success_not_held" if self._ever[slot] else "not_successful"
+
+    def _read_status(self) -> None:
+        """Bring the success counters to the host: one small copy for all slots, none on a CPU."""
+        self.status_stale = False
+        self._held = self.hold.cpu().numpy()
+        self._ever = self.ever.cpu().numpy()
 
     def episode(self, slot: int, outcome: Outcome, metadata: dict[str, Any]) -> Episode | None:
         """Copy the slot's finished episode to the host; None where nobody records it."""

@@ -1,6 +1,7 @@
 """The pipeline end to end on a small env: exact budgets, the same episodes at every num_envs, isolation of failures."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 import torch
@@ -106,7 +107,7 @@ def test_timeout():
 class Faulty(PlanGenerator):
     """Attempt 1 misbehaves in the way of `fault`; the others are as usual."""
 
-    fault = staticmethod(lambda *_: None)
+    fault: Callable[..., Awaitable[None]]
 
     async def generate(self, env_id, env_reset_queue, env_action_queue, attempt):
         if attempt.index == 1:
@@ -252,6 +253,8 @@ def test_an_exception_of_the_recorder_ends_the_run():
 
 def test_a_slot_that_turns_nan_fails_alone():
     class Diverges(PointEnv):
+        marked = 0.0
+
         def step(self, actions, env_ids=None):
             super().step(actions, env_ids)
             # The goal of one attempt is known; its slot diverges in its tenth step.

@@ -60,7 +60,7 @@ class Task(ABC):
 
     @abstractmethod
     def sample_object_poses(self, seeds: Seeds) -> dict[str, Tensor]:
-        """Initial poses {object: (K, 4, 4)} float64, each a function of its seed (stream SCENE) and the variant alone."""
+        """Initial poses {object: (K, 4, 4)} float64, each a function of its seed (stream SCENE) and the variant."""
 
     @abstractmethod
     def success(self, view: TaskView) -> Tensor:
@@ -71,4 +71,5 @@ class Task(ABC):
         """{signal: (N,) bool}, true once the subtask that the signal ends is done."""
 
     def add_fixtures(self, spec: "mujoco.MjSpec") -> None:
-        """Add whatever the scene needs beside robot, table and `objects` (articulated parts, pegs); nothing by default."""
+        """Add what the scene needs beside robot, table and `objects` (articulated parts, pegs); by default nothing."""
+        del spec
