@@ -10,6 +10,7 @@ from mimicpipe import build
 from mimicpipe.cli import check_command_line
 from mimicpipe.config import RunConfig
 from mimicpipe.datagen.generator import DataGenerator
+from mimicpipe.preflight import BUNDLED_DEMOS
 from mimicpipe.recorders.async_lerobot import AsyncLeRobotRecorder
 from mimicpipe.recorders.lerobot import LeRobotRecorder
 
@@ -48,6 +49,18 @@ def test_the_bundled_demos_fit_every_task(task):
     pool = build.build_pool(config, env, build.build_subtasks(config))
     assert pool.num_datagen_infos == 10
     assert pool.skipped == []
+
+
+def test_source_demos_from_a_folder(tmp_path):
+    folder = tmp_path / "demos"
+    folder.mkdir()
+    for name in ("a.hdf5", "b.hdf5"):
+        (folder / name).write_bytes((BUNDLED_DEMOS / "pick.hdf5").read_bytes())
+    config = config_of("env=kinematic", f"pool.path={folder}")
+    env = build.build_env(config)
+    pool = build.build_pool(config, env, build.build_subtasks(config))
+    assert pool.num_datagen_infos == 20
+    assert {name.split("/")[0] for name in pool.demo_names} == {"a.hdf5", "b.hdf5"}
 
 
 def test_shared_parts_are_shared():
