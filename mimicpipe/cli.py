@@ -181,10 +181,20 @@ def _unknown_key(error: OmegaConfBaseException) -> str:
 
 
 def _culprit(hydra: Hydra, name: str, overrides: Sequence[str]) -> str:
-    """The first override that cannot be composed alone; empty where only several together cannot."""
-    for override in overrides:
-        try:
-            hydra.config_loader.load_configuration(name, [override], RunMode.MULTIRUN)
-        except (HydraException, OmegaConfBaseException, ValueError):
+    """The first override without which the others can be composed, or else that cannot be composed alone.
+
+    Empty where neither is so. A key may exist only with another override (`pool=scripted pool.seed=1`), so leaving one
+    out comes first.
+    """
+    for number, override in enumerate(overrides):
+        if _composes(hydra, name, [*overrides[:number], *overrides[number + 1 :]]):
             return override
-    return ""
+    return next((override for override in overrides if not _composes(hydra, name, [override])), "")
+
+
+def _composes(hydra: Hydra, name: str, overrides: Sequence[str]) -> bool:
+    try:
+        hydra.config_loader.load_configuration(name, list(overrides), RunMode.MULTIRUN)
+    except (HydraException, OmegaConfBaseException, ValueError):
+        return False
+    return True

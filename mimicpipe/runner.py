@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from mimicpipe.config import GROUPS, RunConfig, check
@@ -40,8 +41,8 @@ def run_job(cfg: DictConfig) -> None:
     """Run one job in Hydra's output folder.
 
     Raises:
-        JobFailedError: it failed; a sweep goes on with its other jobs.
-        SystemExit: a signal ended it, and a sweep with it.
+        JobFailedError: it failed in a sweep, which goes on with its other jobs.
+        SystemExit: it failed alone, or a signal ended it, and a sweep with it.
     """
     with sigterm_as_exit():
         context = HydraConfig.get()
@@ -63,6 +64,8 @@ def run_job(cfg: DictConfig) -> None:
         job.report(reason, exit_code)
     if exit_code in EXIT_CODES.values():
         raise SystemExit(exit_code)
+    if exit_code and HydraConfig.get().mode == RunMode.RUN:
+        raise SystemExit(exit_code)  # Hydra would add a line of its own to another exception
     if exit_code:
         raise JobFailedError(exit_code)
 

@@ -194,6 +194,14 @@ FAULTS = [
 ]
 
 
+def test_the_fault_is_named_among_keys_that_exist_only_with_another_option():
+    wrong = "task.subtasks.panda.0.selection_strategy_kwargs={nn_kk:1}"
+    message = fault("pool=scripted", "pool.seed=1", wrong)
+    assert "nn_kk" in message
+    assert "did you mean nn_k?" in message
+    assert "pool.seed" not in message
+
+
 @pytest.mark.parametrize(("argument", "words"), FAULTS, ids=[argument for argument, _ in FAULTS])
 def test_a_fault_names_key_value_and_choices(argument, words):
     message = fault(argument)
