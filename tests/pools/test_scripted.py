@@ -250,7 +250,7 @@ class _Impossible(PickTask):
 
 
 def test_an_expert_is_looked_up_by_task() -> None:
-    assert set(EXPERTS) == set(TASKS)
+    assert set(EXPERTS) >= set(TASKS)  # an example registers one of its own
     with pytest.raises(ConfigError, match=r"no expert for task juggle; there are pick, stack"):
         load_scripted(KinematicEnv(_Unknown(), 1), 1, seed=0)
     env = KinematicEnv(PickTask(), 1)
