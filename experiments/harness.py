@@ -1,6 +1,7 @@
 """What the experiments share: a run built once and generated many times, the machine's description, small tables."""
 
 import asyncio
+import gc
 import hashlib
 import json
 import os
@@ -106,6 +107,7 @@ def run_pipeline(parts: Parts, config: RunConfig | None = None) -> Generated:
     config = config or parts.config
     recorders = build.build_recorders(config, parts.env)
     selector = IdleTimingSelector()
+    gc.collect()  # a run of its own process has no earlier run to clear away
     watch = Stopwatch()
     state = build.build_run_state(config, parts.env, parts.pool, recorders, lambda _: None, selector)
     runner = asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector))
