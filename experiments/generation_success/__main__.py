@@ -89,7 +89,7 @@ def render(rows: Sequence[dict[str, Any]], runs: dict[str, dict[str, Any]]) -> s
     speed = [f"{name} {run['wall_s']:.0f} s ({rates[name]:,.0f} env-steps/s)" for name, run in runs.items()]
     return (
         "# Generation success: results\n\n"
-        "Written by `python -m experiments.generation_success`; the README explains it.\n\n"
+        "Written by `python -m experiments.generation_success`; README.md in its folder explains it.\n\n"
         f"{table(rows)}\n"
         f"Wall time without set-up: {', '.join(speed)}.\n\n"
         f"{machine_line(first['machine'] | {'versions': first['versions'], 'git': first['git']})}\n"

@@ -7,7 +7,10 @@ from experiments.harness import machine_line, markdown_table
 
 def render(results: dict[str, Any]) -> str:
     """Markdown of the sections that were measured."""
-    parts = ["# Throughput: results\n", "Written by `python -m experiments.throughput`; the README explains it.\n"]
+    parts = [
+        "# Throughput: results\n",
+        "Written by `python -m experiments.throughput`; README.md in its folder explains it.\n",
+    ]
     for section, to_text in (("orchestration", _orchestration), ("physics", _physics), ("sweep", _sweep)):
         if section in results:
             measured = results[section]
