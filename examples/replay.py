@@ -22,11 +22,21 @@ def replay(run_folder: Path) -> list[bool]:
 
     Args:
         run_folder: a run's output folder, with run.json; its recorder was sync or async.
+
+    Raises:
+        SystemExit: with one line, where there is nothing to replay.
     """
-    run = json.loads((run_folder / "run.json").read_text(encoding="utf-8"))
+    record = run_folder / "run.json"
+    if not record.is_file():
+        raise SystemExit(f"{run_folder}: no run.json, so this is no run's output folder")
+    run = json.loads(record.read_text(encoding="utf-8"))
+    if run["dataset"] is None:
+        raise SystemExit(f"{record}: the run recorded no dataset (it ended by: {run['exit_reason']})")
+    root = Path(run["dataset"]["root"])
+    if not (root / "meta" / "info.json").is_file():
+        raise SystemExit(f"{root}: the run's dataset is not there any more, or is no LeRobot dataset")
     config = RunConfig(**run["config"])
     config.dataset = DatasetConfig(**run["config"]["dataset"])
-    root = Path(run["dataset"]["root"])
     episodes = read_episode_metadata(root)
     tables = [pq.read_table(file, columns=["action"]) for file in sorted((root / "data").glob("*/*.parquet"))]
     frames = torch.tensor([action for table in tables for action in table["action"].to_pylist()])
@@ -60,5 +70,7 @@ def _play(env: MimicEnv, states: Tensor, actions: tuple[Tensor, ...]) -> list[bo
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        raise SystemExit("usage: python -m examples.replay <a run's output folder>")
     results = replay(Path(sys.argv[1]))
     print(f"{sum(results)} of {len(results)} episodes end in success")

@@ -151,7 +151,12 @@ class Recorders:
 
     def all(self) -> list[Recorder]:
         """Those there are."""
-        return [recorder for recorder in (self.demos, self.failed) if recorder is not None]
+        return list(self.named().values())
+
+    def named(self) -> dict[str, Recorder]:
+        """Those there are, by the names of the fields."""
+        both = {"demos": self.demos, "failed": self.failed}
+        return {name: recorder for name, recorder in both.items() if recorder is not None}
 
 
 def build_recorders(config: RunConfig, env: MimicEnv) -> Recorders:

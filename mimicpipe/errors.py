@@ -1,5 +1,7 @@
 """Errors a user can mend: one line that says what, where, the valid choices and the fix."""
 
+from pathlib import Path
+
 
 class MimicpipeError(Exception):
     """Base of every error that is reported as one line, without a traceback."""
@@ -14,7 +16,13 @@ class SourceDemoError(MimicpipeError):
 
 
 class RecorderError(RuntimeError):
-    """A committed episode or the dataset's storage failed (a RuntimeError, as the seed's recorder raises)."""
+    """A committed episode or the dataset's storage failed (a RuntimeError, as the seed's recorder raises).
+
+    Attributes:
+        published: the folder of the episodes that were saved all the same; None if there is no dataset.
+    """
+
+    published: Path | None = None
 
 
 class StallError(MimicpipeError):

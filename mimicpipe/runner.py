@@ -16,8 +16,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from mimicpipe.config import GROUPS, RunConfig, check
-from mimicpipe.errors import ConfigError, MimicpipeError
-from mimicpipe.preflight import check_machine
+from mimicpipe.errors import ConfigError, MimicpipeError, RecorderError
+from mimicpipe.preflight import FAILED_SUFFIX, check_machine
 from mimicpipe.report.format import near
 from mimicpipe.signals import EXIT_CODES, sigterm_as_exit, stop_on_signal
 
@@ -90,6 +90,8 @@ class Job:
         self.recorders: Recorders | None = None
         self.trackers: CompositeTracker | None = None
         self.skipped: list[str] = []
+        self.datasets: dict[str, Path] = {}
+        """What this run published: the dataset ("demos") and that of failed attempts ("failed")."""
         self.final: dict[str, float] = {}
 
     def run(self) -> str:
@@ -161,10 +163,14 @@ class Job:
         assert self.state is not None
         assert self.recorders is not None
         with self.state.clock.idle_is("record"):
-            for recorder in self.recorders.all():
+            for name, recorder in self.recorders.named().items():
                 try:
-                    await asyncio.to_thread(recorder.finalize)
+                    path = await asyncio.to_thread(recorder.finalize)
+                    if path is not None:
+                        self.datasets[name] = path
                 except Exception as error:
+                    if isinstance(error, RecorderError) and error.published is not None:
+                        self.datasets[name] = error.published
                     if raising:
                         raise
                     _log.error("finalizing the dataset failed, too: %s", error)
@@ -177,6 +183,11 @@ class Job:
         stats = self.recorders.demos.stats() if self.recorders.demos is not None else {}
         metrics = run_metrics(self.state, stats)
         return {**metrics, "wall_s": self.state.clock.wall_s, "env_steps": float(self.state.counters.env_steps)}
+
+    def _published(self, name: str, suffix: str) -> dict[str, str] | None:
+        if name not in self.datasets:
+            return None
+        return {"root": str(self.datasets[name]), "repo_id": self.config.dataset.repo_id + suffix}
 
     def report(self, reason: str, exit_code: int) -> None:
         """Write run.json, close the trackers and, if anything was run, print the summary."""
@@ -198,7 +209,6 @@ class Job:
         stages = {name[5:-2]: seconds for name, seconds in final.items() if name.startswith("time/")}
         recorder = {name[9:]: value for name, value in final.items() if name.startswith("recorder/")}
         rates = {name[11:]: value for name, value in final.items() if name.startswith("throughput/")}
-        recorded = self.recorders is not None and self.recorders.demos is not None
         return {
             "exit_reason": reason,
             "exit_code": exit_code,
@@ -224,7 +234,8 @@ class Job:
             "recorder": recorder,
             "skipped_source_demos": self.skipped,
             "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
-            "dataset": {"root": config.dataset.root, "repo_id": config.dataset.repo_id} if recorded else None,
+            "dataset": self._published("demos", ""),
+            "failed_dataset": self._published("failed", FAILED_SUFFIX),
             "versions": versions(),
             "machine": machine(),
             "git": git_commit(Path(__file__).parent),

@@ -189,3 +189,21 @@ def test_failed_attempts_may_have_a_dataset_of_their_own(main):
     assert (info["total_episodes"], info["total_frames"]) == (3, 90)
     run = json.loads((folder / "run.json").read_text())
     assert (run["exit_reason"], run["reasons"]) == ("max_attempts", {"timeout": 3})
+    assert run["dataset"] is None
+    assert run["failed_dataset"] == {"root": str(folder / "dataset_failed"), "repo_id": "local/pick_failed"}
+    assert "dataset_failed" in out
+
+
+def test_the_datasets_of_an_earlier_run_are_not_reported(main, tmp_path):
+    for name in ("old", "old_failed"):
+        (tmp_path / name / "meta").mkdir(parents=True)
+        (tmp_path / name / "meta" / "info.json").write_text("{}")
+    arguments = own("num_demos=2", "max_attempts=2", "env.num_envs=2", "recorder=sync", "dataset.root=old")
+    code, out, err = main(*arguments, "dataset.overwrite=true", "task.max_episode_steps=30")
+    assert code == 0, err
+    (folder,) = outputs()
+    run = json.loads((folder / "run.json").read_text())
+    assert (run["dataset"], run["failed_dataset"]) == (None, None)
+    assert "Open it" not in out
+    assert not [line for line in out.splitlines() if line.startswith(("dataset ", "failed ")) and "old" in line]
+    assert (tmp_path / "old" / "meta" / "info.json").read_text() == "{}"

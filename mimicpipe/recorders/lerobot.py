@@ -245,7 +245,9 @@ class LeRobotRecorder(Recorder):
         message += "; ".join(f"{where}: {describe(error)}" for where, error in failures)
         if self._path is not None:
             message += f"; the {len(self._saved)} episodes saved whole are in {self._path}"
-        raise RecorderError(message) from failures[0][1]
+        raised = RecorderError(message)
+        raised.published = self._path
+        raise raised from failures[0][1]
 
 
 def check_count(name: str, value: object, minimum: int) -> None:

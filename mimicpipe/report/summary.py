@@ -144,10 +144,10 @@ def _rows(run: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _paths(run: Mapping[str, Any], output_dir: Path) -> Sequence[tuple[str, Path]]:
     """What there is to look at, with what it is."""
-    dataset = run.get("dataset")
+    dataset, failed = run.get("dataset"), run.get("failed_dataset")
     candidates = [
         ("dataset", Path(dataset["root"])) if dataset else None,
-        ("failed", Path(f"{dataset['root']}_failed")) if dataset else None,
+        ("failed", Path(failed["root"])) if failed else None,
         ("attempts", output_dir / "attempts.jsonl"),
         ("metrics", output_dir / "metrics.jsonl"),
         ("W&B", output_dir / "wandb"),

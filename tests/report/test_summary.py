@@ -81,6 +81,13 @@ def test_a_dataset_that_is_not_lerobots_is_not_offered_to_lerobot(tmp_path):
     assert "LeRobotDataset" not in text
 
 
+def test_failed_attempts_of_another_run_are_not_shown(tmp_path):
+    failed = tmp_path / "dataset_failed"
+    failed.mkdir()
+    assert "dataset_failed" not in printed(tmp_path)
+    assert "dataset_failed" in printed(tmp_path, failed_dataset={"root": str(failed), "repo_id": "local/pick_failed"})
+
+
 def test_a_run_without_dataset_offers_nothing_to_open(tmp_path):
     text = printed(tmp_path, dataset=None, recorder={}, exit_reason="SIGINT", exit_code=130)
     assert "ended by SIGINT" in text
