@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mimicpipe.config import RunConfig
 from mimicpipe.errors import ConfigError
+from mimicpipe.recorders.staging import check_repo_id, check_root
 
 NULL_RECORDER = "mimicpipe.recorders.none.NullRecorder"
 FAILED_SUFFIX = "_failed"
@@ -17,7 +18,7 @@ BUNDLED_DEMOS = Path(__file__).parent / "assets" / "source_demos"
 
 
 def check_machine(config: RunConfig) -> None:
-    """Check device and source demos.
+    """Check device, source demos and the dataset's names; from here on `dataset.root` is absolute, without links.
 
     Raises:
         ConfigError: names the key, the value and what there is.
@@ -26,6 +27,29 @@ def check_machine(config: RunConfig) -> None:
     path = source_demos_path(config)
     if path is not None and not path.exists():
         raise ConfigError(f"pool.path={path}: no such file or folder")
+    if config.recorder["_target_"] != NULL_RECORDER:
+        check_repo_id(config.dataset.repo_id)
+        config.dataset.root = str(resolved_root(config.dataset.root))
+
+
+def resolved_root(root: str) -> Path:
+    """A dataset's root as an absolute path without links, so that two names of one folder are the same.
+
+    Raises:
+        ConfigError: empty, the root of a file system, or a link that leads nowhere.
+    """
+    if not root.strip():
+        raise ConfigError(f"dataset.root={root}: is empty; name a folder that does not exist yet")
+    given = Path(root).expanduser().absolute()
+    if given.is_symlink() and not given.exists():
+        raise ConfigError(f"dataset.root={given}: exists, and is a link that leads nowhere; choose another")
+    try:
+        resolved = given.resolve()
+    except (OSError, RuntimeError) as error:
+        raise ConfigError(f"dataset.root={given}: {error}") from None
+    if not resolved.name:
+        raise ConfigError(f"dataset.root={resolved}: is the root of the file system; name a folder in it")
+    return resolved
 
 
 def check_paths(jobs: Iterable[tuple[RunConfig, Path]]) -> None:
@@ -37,37 +61,30 @@ def check_paths(jobs: Iterable[tuple[RunConfig, Path]]) -> None:
     seen: set[Path] = set()
     jobs = list(jobs)
     for config, output_dir in jobs:
-        places = {"hydra.run.dir" if len(jobs) == 1 else "hydra.sweep.dir": output_dir}
+        key = "hydra.run.dir" if len(jobs) == 1 else "hydra.sweep.dir"
+        _check_writable(key, output_dir)  # first, because the dataset's root is in it by default
+        places = {key: output_dir}
         if config.recorder["_target_"] != NULL_RECORDER:
             places["dataset.root"] = check_dataset_root(config)
             if config.recorder["save_failed"]:
                 places["dataset.root (failed attempts)"] = check_dataset_root(config, FAILED_SUFFIX)
         for key, path in places.items():
+            path = path.resolve()
             if path in seen:
                 raise ConfigError(
                     f"{key}={path}: two jobs of the sweep would write here; put ${{hydra:job.num}} into it"
                 )
             seen.add(path)
-            _check_writable(key, path)
 
 
 def check_dataset_root(config: RunConfig, suffix: str = "") -> Path:
-    """The dataset's absolute root, with a suffix to its name, which does not exist or may be replaced.
+    """The dataset's root as `resolved_root` has it, with a suffix to its name, which does not exist or may be replaced.
 
     Raises:
-        ConfigError: it exists and `dataset.overwrite` is off, or it exists and is no dataset.
+        ConfigError: it exists and `dataset.overwrite` is off, it exists and is no dataset, or it cannot be made.
     """
-    root = Path(config.dataset.root).expanduser().absolute()
-    root = root.with_name(root.name + suffix)
-    if not os.path.lexists(root):
-        return root
-    if not config.dataset.overwrite:
-        raise ConfigError(
-            f"dataset.root={root}: exists; choose another, or replace the dataset with dataset.overwrite=true"
-        )
-    if not root.is_dir() or (any(root.iterdir()) and not (root / "meta" / "info.json").is_file()):
-        raise ConfigError(f"dataset.root={root}: exists and is no LeRobot dataset (no meta/info.json), so it stays")
-    return root
+    root = resolved_root(config.dataset.root)
+    return check_root(resolved_root(str(root.with_name(root.name + suffix))), config.dataset.overwrite)
 
 
 def source_demos_path(config: RunConfig) -> Path | None:

@@ -65,12 +65,15 @@ def test_a_root_that_exists(tmp_path):
     root.mkdir()
     (root / "thesis.tex").touch()
     message = fault(f"dataset.root={root}")
-    assert f"dataset.root={root}: exists" in message
-    assert "dataset.overwrite=true" in message
+    assert f"dataset.root={root}: exists and is no LeRobot dataset" in message
+    assert "overwrite" not in message
     assert "no LeRobot dataset" in fault(f"dataset.root={root}", "dataset.overwrite=true")
     assert jobs(f"dataset.root={root}", "recorder=none")
     (root / "meta").mkdir()
     (root / "meta" / "info.json").write_text("{}")
+    message = fault(f"dataset.root={root}")
+    assert f"dataset.root={root}: exists" in message
+    assert "dataset.overwrite=true" in message
     assert jobs(f"dataset.root={root}", "dataset.overwrite=true")
 
 
@@ -83,6 +86,31 @@ def test_the_dataset_of_failed_attempts_has_a_root_of_its_own(tmp_path):
 def test_a_dangling_link_exists(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "gone")
     assert "exists" in fault("dataset.root=link")
+
+
+def test_a_root_has_one_name(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (job,) = jobs("dataset.root=link/../link/d")
+    assert job.config.dataset.root == str(tmp_path / "real" / "d")
+    assert "two jobs" in fault("-m", "dataset.root=real/d,link/d")
+    (tmp_path / "real" / "d_failed").mkdir()
+    assert f"{tmp_path}/real/d_failed: exists" in fault("dataset.root=link/d", "recorder.save_failed=true")
+
+
+@pytest.mark.parametrize(("root", "words"), [("/", "root of the file system"), ("", "is empty")])
+def test_a_root_that_is_no_name(root, words):
+    for more in ("recorder.save_failed=false", "recorder.save_failed=true", "dataset.overwrite=true"):
+        message = fault(f"dataset.root={root}", more)
+        assert message.startswith(f"dataset.root={root}: ")
+        assert words in message
+    assert jobs(f"dataset.root={root}", "recorder=none")
+
+
+@pytest.mark.parametrize("repo_id", ["a/b/c", "", "../x", "a b"])
+def test_a_repo_id_that_the_hub_does_not_take(repo_id):
+    assert fault(f"dataset.repo_id={repo_id!r}").startswith(f"dataset.repo_id={repo_id!r}: ")
+    assert jobs(f"dataset.repo_id={repo_id!r}", "recorder=none")
 
 
 @pytest.mark.parametrize("root", ["/proc/mimicpipe/dataset", "/dev/null/dataset", "file/dataset"])

@@ -50,10 +50,18 @@ def check_root(root: Path | str, overwrite: bool) -> Path:
 
 
 def _check_replaceable(root: Path, overwrite: bool) -> None:
+    try:
+        foreign = not root.is_dir() or (any(root.iterdir()) and not (root / "meta" / "info.json").is_file())
+    except OSError as error:
+        raise ConfigError(f"dataset.root={root}: exists and cannot be read ({error.strerror})") from None
+    if foreign:
+        raise ConfigError(
+            f"dataset.root={root}: exists and is no LeRobot dataset (no meta/info.json), so it stays; choose another"
+        )
     if not overwrite:
-        raise ConfigError(f"dataset.root={root}: exists; choose another, or replace it with dataset.overwrite=true")
-    if not root.is_dir() or (any(root.iterdir()) and not (root / "meta" / "info.json").is_file()):
-        raise ConfigError(f"dataset.root={root}: exists and is no LeRobot dataset (no meta/info.json), so it stays")
+        raise ConfigError(
+            f"dataset.root={root}: exists; choose another, or replace the dataset with dataset.overwrite=true"
+        )
 
 
 class Staging:

@@ -16,11 +16,11 @@ def test_episodes_end_in_success_again_in_the_simulator_that_made_them(run):
 
 
 def test_a_folder_without_a_dataset_is_one_line(tmp_path):
-    with pytest.raises(SystemExit, match="no run.json"):
+    with pytest.raises(SystemExit, match=r"no run\.json"):
         replay(tmp_path)
     record = {"dataset": None, "exit_reason": "max_attempts"}
     (tmp_path / "run.json").write_text(json.dumps(record))
-    with pytest.raises(SystemExit, match="recorded no dataset .it ended by: max_attempts"):
+    with pytest.raises(SystemExit, match=r"recorded no dataset \(it ended by: max_attempts"):
         replay(tmp_path)
     record["dataset"] = {"root": str(tmp_path / "gone"), "repo_id": "local/pick"}
     (tmp_path / "run.json").write_text(json.dumps({**record, "config": {"dataset": {}}}))
