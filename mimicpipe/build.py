@@ -25,6 +25,7 @@ from mimicpipe.pipeline.telemetry import IdleTimingSelector
 from mimicpipe.preflight import FAILED_SUFFIX, NULL_RECORDER, check_dataset_root, source_demos_path
 from mimicpipe.recorders.base import Recorder
 from mimicpipe.schema import suggest
+from mimicpipe.signals import end_stuck_process
 from mimicpipe.trackers.base import Tracker
 from mimicpipe.trackers.composite import CompositeTracker
 from mimicpipe.trackers.jsonl import JsonlTracker
@@ -193,7 +194,7 @@ def build_run_state(
     selector: IdleTimingSelector,
 ) -> RunState:
     """The run's queues, budget and counters; its clock starts now."""
-    return RunState(
+    state = RunState(
         env,
         BudgetLimits(config.num_demos, config.max_attempts, config.max_failures),
         RunOptions(
@@ -209,6 +210,8 @@ def build_run_state(
         lock=pool.asyncio_lock if isinstance(pool.asyncio_lock, PoolLock) else None,
         selector=selector,
     )
+    state.on_stuck = end_stuck_process
+    return state
 
 
 def build_trackers(config: RunConfig, output_dir: Path) -> CompositeTracker:

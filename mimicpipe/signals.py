@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -16,11 +17,11 @@ EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 def stop_on_signal(
     loop: asyncio.AbstractEventLoop, stop: Callable[[str], None], leave: Callable[[], None]
 ) -> Generator[None]:
-    """Handle both signals in the event loop.
+    """Handle both signals, also while a coroutine keeps the event loop from running.
 
     Args:
         loop: the running loop.
-        stop: called with the signal's name at the first one.
+        stop: called in the loop, with the signal's name, at the first one.
         leave: called at the second one, just before the process ends without any further clean-up.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -28,24 +29,22 @@ def stop_on_signal(
         return
     seen: list[str] = []
 
-    def handle(number: signal.Signals) -> None:
+    def handle(number: int, _: FrameType | None) -> None:
+        name = signal.Signals(number).name
         if seen:
             leave()
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        seen.append(number.name)
-        stop(number.name)
+        seen.append(name)
+        loop.call_soon_threadsafe(stop, name)
 
-    numbers = [signal.Signals[name] for name in EXIT_CODES]
-    before = {number: signal.getsignal(number) for number in numbers}
-    for number in numbers:
-        loop.add_signal_handler(number, handle, number)
+    # Not the loop's own handlers: they run in the loop, so a coroutine that blocks it would make a run unstoppable.
+    before = {number: signal.signal(number, handle) for number in (signal.Signals[name] for name in EXIT_CODES)}
     try:
         yield
     finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
-            signal.signal(number, before[number])
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -63,3 +62,9 @@ def sigterm_as_exit() -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def end_stuck_process(error: Exception) -> None:
+    """Say why, and end the process at once: its event loop is blocked, so it cannot end in any other way."""
+    print(f"error: {error}\nthe event loop does not answer; the process ends here", file=sys.stderr, flush=True)
+    os._exit(1)

@@ -4,12 +4,14 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 
 from mimicpipe.errors import StallError
 from mimicpipe.pipeline.episode import Attempt, Episode, Outcome
+from mimicpipe.pipeline.ledger import ERRORS
 from mimicpipe.pipeline.loop import env_loop
 from mimicpipe.pipeline.protocol import EpisodeTimeoutError, NonFiniteError, PlanFailedError
 from mimicpipe.pipeline.queues import ActionQueue, RequestQueue
@@ -18,9 +20,6 @@ from mimicpipe.pipeline.slots import current_slot
 from mimicpipe.pipeline.watchdog import Watchdog
 
 _log = logging.getLogger("mimicpipe")
-
-_ERRORS_IN_A_ROW = 3
-"""Attempts that end with an exception, in a row in every slot, after which the run gives up."""
 
 
 class Generator(Protocol):
@@ -68,19 +67,20 @@ async def run_data_generator(
     }
     try:
         while (attempt := await _next_attempt(run, env_id)) is not None:
-            results: Any = None
+            returned = Returned()
             error: Exception | None = None
             try:
-                results = await data_generator.generate(**accepted({**keywords, "attempt": attempt}))
+                returned = _returned(await data_generator.generate(**accepted({**keywords, "attempt": attempt})))
             except Exception as caught:  # noqa: BLE001 - reported as the attempt's reason, or raised by _note_error
                 error = caught
             run.reset_queue.discard(env_id)
             run.action_queue.discard(env_id)
-            await _finish(run, env_id, attempt, results, error)
+            idle = run.length(env_id) == 0
+            await _finish(run, env_id, attempt, returned, error)
             _note_error(run, env_id, attempt, error)
-            # An attempt that fails before its first await would otherwise never let another task run.
-            if error is not None:
-                await asyncio.sleep(0)
+            if idle:
+                # Attempts that end without a step would otherwise follow each other for ever, and the others wait.
+                await run.board.next_step(env_id)
     finally:
         run.board.park(env_id)
 
@@ -106,21 +106,42 @@ def _failure_reason(error: Exception) -> str:
     return f"error:{type(error).__name__}"
 
 
-async def _finish(run: RunState, slot: int, attempt: Attempt, results: Any, error: Exception | None) -> None:
+@dataclass(slots=True)
+class Returned:
+    """What a generator says of its attempt."""
+
+    source_demos: list[Any] = field(default_factory=list)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    vetoed: bool = False
+
+
+def _returned(results: Any) -> Returned:
+    """Read the value a generator has returned; TypeError that names the key if it cannot be used."""
+    if results is None:
+        return Returned()
+    if not isinstance(results, Mapping):
+        raise TypeError(f"generate() returned a {type(results).__name__}; return None or a dict")
+    sources, metadata = results.get("source_demos", []), results.get("metadata", {})
+    if not isinstance(sources, list | tuple):
+        raise TypeError(f"generate() returned source_demos={sources!r}; it must be a list")
+    if not isinstance(metadata, Mapping):
+        raise TypeError(f"generate() returned metadata={metadata!r}; it must be a dict")
+    return Returned(list(sources), dict(metadata), results.get("success") is False)
+
+
+async def _finish(run: RunState, slot: int, attempt: Attempt, returned: Returned, error: Exception | None) -> None:
     """Judge the attempt, copy its episode out of the rollout buffer, and hand both to the ledger."""
-    returned: Mapping[str, Any] = results if isinstance(results, Mapping) else {}
     if error is not None:
         success, reason = False, _failure_reason(error)
     else:
         success, reason = run.judge(slot)
-        if success and returned.get("success") is False:
+        if success and returned.vetoed:
             success, reason = False, "not_successful"
-    sources = list(returned.get("source_demos", ()))
-    outcome = Outcome(attempt.index, slot, attempt.seed, success, reason, run.length(slot), sources)
+    outcome = Outcome(attempt.index, slot, attempt.seed, success, reason, run.length(slot), returned.source_demos)
     episode: Episode | None = None
     if run.rollout is not None:
         with run.clock.stage("record"):
-            episode = run.episode(slot, outcome, dict(returned.get("metadata", {})))
+            episode = run.episode(slot, outcome, returned.metadata)
             if episode is not None and not _finite(episode):
                 outcome.success, outcome.reason, episode = False, "nonfinite", None
     run.attempts[slot] = None
@@ -133,17 +154,14 @@ def _finite(episode: Episode) -> bool:
 
 
 def _note_error(run: RunState, slot: int, attempt: Attempt, error: Exception | None) -> None:
-    """Log an attempt's unexpected exception; raise it in strict mode, or when every slot fails again and again."""
+    """Log the first of an attempt's unexpected exceptions of a type; raise it in strict mode."""
     if error is None or not _failure_reason(error).startswith("error:"):
-        run.error_streak[slot] = 0
         return
-    run.error_streak[slot] += 1
-    if run.last_error is None or type(run.last_error) is not type(error):
+    if run.options.strict:
+        raise error
+    if type(run.last_error) is not type(error):
         _log.warning("attempt %d in slot %d failed", attempt.index, slot, exc_info=error)
     run.last_error = error
-    busy = [n for slot_, n in enumerate(run.error_streak) if not run.board.is_parked(slot_)]
-    if run.options.strict or all(n >= _ERRORS_IN_A_ROW for n in busy):
-        raise error
 
 
 def setup_async_generation(
@@ -176,7 +194,8 @@ async def generate(run: RunState, data_generator: Generator, *, info_pool: Any =
         Why it ended: "num_demos", "max_attempts", "max_failures" or the reason given to `run.budget.stop`.
 
     Raises:
-        The original exception of the simulator, a planner or the recorder, or of an attempt in strict mode;
+        The original exception of the simulator, a planner or the recorder, or of an attempt in strict mode or where
+        `ERRORS_IN_A_ROW` attempts per slot have done nothing but raise;
         StallError after `stall_timeout_s` without progress.
     """
     this_task = asyncio.current_task()
@@ -188,12 +207,14 @@ async def generate(run: RunState, data_generator: Generator, *, info_pool: Any =
             loop.call_soon_threadsafe(this_task.cancel)
 
     try:
-        with Watchdog(run, loop, abort):
+        with Watchdog(run, loop, abort, run.on_stuck):
             await _run_tasks(run, data_generator, info_pool)
     except asyncio.CancelledError:
         if run.abort_error is None:
             raise
         raise run.abort_error from None
+    if run.budget.stop_reason == ERRORS and run.last_error is not None:
+        raise run.last_error
     return run.budget.stop_reason or "stopped"
 
 

@@ -28,6 +28,12 @@ class EpisodeSink(Protocol):
 OnOutcome = Callable[[Outcome], None]
 
 
+ERRORS = "errors"
+"""Why a budget stops when nothing but exceptions comes."""
+ERRORS_IN_A_ROW = 3
+"""The run gives up after this many attempts per slot that all end with an exception, in a row by attempt index."""
+
+
 class Ledger:
     """Puts outcomes in order and hands the episodes that count to the sinks.
 
@@ -44,6 +50,7 @@ class Ledger:
         sink: EpisodeSink | None,
         failed_sink: EpisodeSink | None,
         on_outcome: OnOutcome,
+        max_errors: int,
     ) -> None:
         self._budget = budget
         self._clock = clock
@@ -51,6 +58,7 @@ class Ledger:
         self._sink = sink
         self._failed_sink = failed_sink
         self._on_outcome = on_outcome
+        self._max_errors = max_errors
         self._pending: dict[int, tuple[Outcome, Episode | None]] = {}
         self._draining: asyncio.Lock = asyncio.Lock()
 
@@ -77,8 +85,9 @@ class Ledger:
                 await self._emit(*self._pending.pop(index))
 
     async def _emit(self, outcome: Outcome, episode: Episode | None) -> None:
-        reasons = self._counters.reasons
+        counters, reasons = self._counters, self._counters.reasons
         reasons[outcome.reason] = reasons.get(outcome.reason, 0) + 1
+        counters.errors_in_a_row = counters.errors_in_a_row + 1 if outcome.reason.startswith("error:") else 0
         sink = self._sink if outcome.success else self._failed_sink
         if sink is not None and episode is not None:
             if outcome.success:
@@ -92,3 +101,5 @@ class Ledger:
                 self._counters.episodes_committed += 1
             self._counters.frames_committed += episode.length
         self._on_outcome(outcome)
+        if counters.errors_in_a_row >= self._max_errors:
+            self._budget.stop(ERRORS)

@@ -237,8 +237,12 @@ async def env_loop(run: RunState) -> None:
             if board.thinking:
                 continue
         if board.num_parked == board.num_envs:
+            if board.release():
+                await asyncio.sleep(0)
+                continue
             if not await budget.changed() and budget.stop_reason is None:
                 raise RuntimeError("every slot is parked although the budget is not settled")
             continue
         loop.step()
+        board.release()
     await run.ledger.drain()

@@ -45,7 +45,6 @@ class RequestQueue:
         self._all_done: asyncio.Future[None] | None = None
         self._closed: BaseException | None = None
         self.peak = 0
-        self.served = 0
 
     def _check_slot(self, env_id: Any) -> int:
         try:
@@ -153,7 +152,6 @@ class RequestQueue:
         self._board.think(env_id)
 
     def _finish_one(self) -> None:
-        self.served += 1
         self._unfinished -= 1
         if self._unfinished == 0 and self._all_done is not None and not self._all_done.done():
             self._all_done.set_result(None)

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mimicpipe.errors import StallError
 from mimicpipe.pipeline.budget import Budget, BudgetLimits
 from mimicpipe.pipeline.episode import Attempt, Episode, Outcome
-from mimicpipe.pipeline.ledger import EpisodeSink, Ledger, OnOutcome
+from mimicpipe.pipeline.ledger import ERRORS_IN_A_ROW, EpisodeSink, Ledger, OnOutcome
 from mimicpipe.pipeline.playhead import Playheads
 from mimicpipe.pipeline.protocol import SimEnv
 from mimicpipe.pipeline.queues import ActionQueue, OwnedLock, RequestQueue
@@ -66,7 +67,9 @@ class RunState:
         self.board = SlotBoard(n, device)
         self.reset_queue = RequestQueue("env_reset_queue", self.board, lock=lock)
         self.action_queue = ActionQueue(self.board, env.action_dim, env.eef_names, lock=lock)
-        self.ledger = Ledger(self.budget, self.clock, self.counters, sink, failed_sink, on_outcome)
+        self.ledger = Ledger(
+            self.budget, self.clock, self.counters, sink, failed_sink, on_outcome, max_errors=ERRORS_IN_A_ROW * n
+        )
         self.playheads = Playheads(n, env.eef_names, env.gripper_dim, env.noise_dim, device)
         self.rollout = RolloutBuffer(n, device) if sink is not None or failed_sink is not None else None
         self.success_term: SuccessTerm = success_term or (lambda e: e.success())
@@ -77,10 +80,10 @@ class RunState:
         self.hold = torch.zeros(n, dtype=torch.int32, device=device)
         self.ever = torch.zeros(n, dtype=torch.bool, device=device)
         self._read_status()
-        self.error_streak = [0] * n
         self._seeds: list[int] = []
         self.last_error: BaseException | None = None
         self.abort_error: BaseException | None = None
+        self.on_stuck: Callable[[StallError], None] | None = None
 
     def take(self, slot: int) -> Attempt | None:
         """Give the slot the next attempt, if one is wanted now."""

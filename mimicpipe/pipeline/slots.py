@@ -27,6 +27,7 @@ class SlotBoard:
         self.num_parked = 0
         self._waiter: asyncio.Future[None] | None = None
         self._active_ids: Tensor | None = None
+        self._sitting_out: list[asyncio.Future[None]] = []
 
     def settle(self, slot: int) -> None:
         """The slot has a request in a queue."""
@@ -72,6 +73,21 @@ class SlotBoard:
             ids = [slot for slot, parked in enumerate(self._parked) if not parked]
             self._active_ids = torch.tensor(ids, dtype=torch.int64, device=self.device)
         return self._active_ids
+
+    async def next_step(self, slot: int) -> None:
+        """Park the slot until the others have stepped, or until there is no other."""
+        self.park(slot)
+        future = asyncio.get_running_loop().create_future()
+        self._sitting_out.append(future)
+        await future
+
+    def release(self) -> bool:
+        """Let the slots that sit out a step go on; False if there are none."""
+        released, self._sitting_out = self._sitting_out, []
+        for future in released:
+            if not future.done():
+                future.set_result(None)
+        return bool(released)
 
     async def all_settled(self) -> None:
         """Wait until no slot thinks."""

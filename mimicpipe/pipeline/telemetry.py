@@ -98,3 +98,5 @@ class Counters:
     episodes_committed: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     """Settled attempts by reason."""
+    errors_in_a_row: int = 0
+    """Settled attempts, up to the latest, that all ended with an exception."""

@@ -18,17 +18,29 @@ _TASKS_NAMED = 12
 """Tasks listed one by one in a report; the rest are counted."""
 
 
-class Watchdog:
-    """Calls `on_stall(StallError)` once, from its own thread, after `stall_timeout_s` without progress.
+_GRACE_S = 5.0
+"""What the event loop has to act on a stall before it counts as stuck, seconds."""
 
-    Progress is a batch step, a served request or a settled attempt.
+
+class Watchdog:
+    """Calls `on_stall(StallError)` once, from its own thread, after `stall_timeout_s` without a step.
+
+    If the run has not ended some seconds later, the event loop itself is blocked, and nothing that runs on it can end
+    it: `on_stuck`, if given, is called with the same error.
     """
 
-    def __init__(self, run: RunState, loop: asyncio.AbstractEventLoop, on_stall: Callable[[StallError], None]) -> None:
+    def __init__(
+        self,
+        run: RunState,
+        loop: asyncio.AbstractEventLoop,
+        on_stall: Callable[[StallError], None],
+        on_stuck: Callable[[StallError], None] | None = None,
+    ) -> None:
         self._run = run
         self._loop = loop
         self._loop_thread = threading.get_ident()
         self._on_stall = on_stall
+        self._on_stuck = on_stuck
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="mimicpipe-watchdog", daemon=True)
 
@@ -42,19 +54,20 @@ class Watchdog:
         self._stop.set()
         self._thread.join()
 
-    def _progress(self) -> tuple[int, ...]:
-        run = self._run
-        return (run.counters.batch_steps, run.reset_queue.served, run.action_queue.served, run.budget.attempts)
-
     def _watch(self) -> None:
-        timeout = self._run.options.stall_timeout_s
-        seen = self._progress()
+        timeout, counters = self._run.options.stall_timeout_s, self._run.counters
+        seen = counters.batch_steps
         while not self._stop.wait(timeout):
-            now = self._progress()
-            if now == seen:
-                self._on_stall(StallError(stall_report(self._run, self._loop, self._loop_thread)))
+            if counters.batch_steps == seen:
+                self._report()
                 return
-            seen = now
+            seen = counters.batch_steps
+
+    def _report(self) -> None:
+        error = StallError(stall_report(self._run, self._loop, self._loop_thread))
+        self._on_stall(error)
+        if not self._stop.wait(_GRACE_S) and self._on_stuck is not None:
+            self._on_stuck(error)
 
 
 def stall_report(run: RunState, loop: asyncio.AbstractEventLoop, loop_thread: int) -> str:

@@ -1,6 +1,7 @@
 """The pipeline end to end on a small env: exact budgets, the same episodes at every num_envs, isolation of failures."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -9,7 +10,9 @@ from generators import MemorySink, PlanGenerator, StepGenerator, run_to_end
 from point_env import PointEnv
 
 from mimicpipe.errors import RequestError, StallError
-from mimicpipe.pipeline.run_state import RunOptions
+from mimicpipe.pipeline.budget import BudgetLimits
+from mimicpipe.pipeline.generation import generate
+from mimicpipe.pipeline.run_state import RunOptions, RunState
 
 
 def collect(num_envs, make_generator=PlanGenerator, **kwargs):
@@ -318,3 +321,63 @@ def test_no_more_attempts_are_started_than_the_missing_demos_may_need():
     generator = PlanGenerator(env, fail_every=10**9)
     asyncio.run(run_to_end(env, generator, num_demos=8))
     assert sum(len(ids) for ids in env.resets) == 8
+
+
+@pytest.mark.parametrize("num_envs", [1, 4])
+def test_a_generator_that_never_waits_is_a_stall(num_envs):
+    class Instant:
+        async def generate(self):
+            return {}
+
+    with pytest.raises(StallError, match="at batch step 0"):
+        collect(num_envs, lambda env: Instant(), options=RunOptions(stall_timeout_s=0.3))
+
+
+@pytest.mark.parametrize("value", [3, {"source_demos": 3}, {"metadata": "x"}])
+def test_a_wrong_return_value_fails_that_attempt_only(value):
+    class Wrong(PlanGenerator):
+        async def generate(self, env_id, env_reset_queue, env_action_queue, attempt):
+            results = await super().generate(env_id, env_reset_queue, env_action_queue, attempt)
+            return value if attempt.index == 1 else results
+
+    _, outcomes, reason, episodes = collect(3, Wrong)
+    assert reason == "num_demos"
+    assert len(episodes) == 10
+    assert (outcomes[1].success, outcomes[1].reason) == (False, "error:TypeError")
+
+
+@pytest.mark.parametrize("num_envs", [1, 2, 5])
+def test_exceptions_end_the_run_after_three_attempts_per_slot_in_a_row(num_envs):
+    class Mostly(PlanGenerator):
+        async def generate(self, env_id, env_reset_queue, env_action_queue, attempt):
+            if attempt.index > 4:
+                raise LookupError("from now on")
+            return await super().generate(env_id, env_reset_queue, env_action_queue, attempt)
+
+    env, sink = PointEnv(num_envs), MemorySink()
+    outcomes = []
+    run = RunState(env, BudgetLimits(100), RunOptions(stall_timeout_s=10), sink=sink, on_outcome=outcomes.append)
+    with pytest.raises(LookupError, match="from now on"):
+        asyncio.run(generate(run, Mostly(env)))
+    assert len(outcomes) == 5 + 3 * num_envs
+    assert [e.outcome.attempt for e in sink.episodes] == [0, 1, 3, 4]
+
+
+def test_a_coroutine_that_blocks_the_event_loop_is_named_and_reported_as_stuck(monkeypatch):
+    monkeypatch.setattr("mimicpipe.pipeline.watchdog._GRACE_S", 0.2)
+    released = threading.Event()
+    reports = []
+
+    def on_stuck(error):
+        reports.append(str(error))
+        released.set()
+
+    class Blocks:
+        async def generate(self, env_id):
+            released.wait(30)
+
+    run = RunState(PointEnv(1), BudgetLimits(1, max_attempts=1), RunOptions(stall_timeout_s=0.2))
+    run.on_stuck = on_stuck
+    with pytest.raises(StallError):
+        asyncio.run(generate(run, Blocks()))
+    assert "the event loop is blocked: task generator[0]" in reports[0]
