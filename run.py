@@ -10,12 +10,15 @@ import os
 import sys
 from pathlib import Path
 
-import hydra
-from omegaconf import DictConfig
+try:
+    import hydra
+    from omegaconf import DictConfig
 
-from mimicpipe.cli import check_command_line
-from mimicpipe.errors import ConfigError
-from mimicpipe.runner import JobFailedError, run_job
+    from mimicpipe.cli import check_command_line
+    from mimicpipe.errors import ConfigError
+    from mimicpipe.runner import JobFailedError, run_job
+except KeyboardInterrupt:
+    sys.exit(130)  # these imports take a second, in which Ctrl-C is no reason for a traceback
 
 CONFIG_DIR = Path(__file__).resolve().parent / "conf"
 
@@ -30,12 +33,11 @@ def main() -> int:
     """Run the command line; returns the exit code."""
     try:
         check_command_line(sys.argv[1:], CONFIG_DIR)
+        os.environ["HYDRA_FULL_ERROR"] = "1"  # let exceptions come out of Hydra instead of its own report and exit
+        job()
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # let exceptions come out of Hydra instead of its own report and exit
-    try:
-        job()
     except JobFailedError as error:
         return error.exit_code
     except KeyboardInterrupt:

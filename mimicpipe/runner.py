@@ -52,9 +52,7 @@ def run_job(cfg: DictConfig) -> None:
             reason = job.run()
             exit_code = EXIT_CODES.get(reason, 0)
         except (KeyboardInterrupt, SystemExit) as error:
-            reason = "SIGINT" if isinstance(error, KeyboardInterrupt) else "SIGTERM"
-            exit_code = EXIT_CODES[reason]
-            print(f"ended by {reason}", file=sys.stderr)
+            reason, exit_code = _ending(error)
         except MimicpipeError as error:
             print(f"error: {error}", file=sys.stderr)
             reason, exit_code = f"{type(error).__name__}: {error}", 2 if isinstance(error, ConfigError) else 1
@@ -68,6 +66,16 @@ def run_job(cfg: DictConfig) -> None:
         raise SystemExit(exit_code)  # Hydra would add a line of its own to another exception
     if exit_code:
         raise JobFailedError(exit_code)
+
+
+def _ending(error: KeyboardInterrupt | SystemExit) -> tuple[str, int]:
+    """(exit reason, exit code) of a job that left by a signal, or because something in it called `sys.exit`."""
+    if isinstance(error, SystemExit) and error.code != EXIT_CODES["SIGTERM"]:  # `sigterm_as_exit` gives that code
+        traceback.print_exception(error)
+        return f"SystemExit: {error.code}", 1
+    reason = "SIGINT" if isinstance(error, KeyboardInterrupt) else "SIGTERM"
+    print(f"ended by {reason}", file=sys.stderr)
+    return reason, EXIT_CODES[reason]
 
 
 class Job:

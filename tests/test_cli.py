@@ -175,6 +175,28 @@ def test_a_signal_ends_a_sweep_with_its_run_finished_well(number, code):
     assert len(rows(folder / "attempts.jsonl")) == run["counts"]["attempts"] > 0
 
 
+def test_ctrl_c_before_the_job_is_quiet(main, monkeypatch, tmp_path):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mimicpipe.cli.check_paths", interrupted)
+    assert main(*own()) == (130, "", "")
+    (tmp_path / "hydra.py").write_text("raise KeyboardInterrupt")  # shadows Hydra: interrupted while it is imported
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(RUN, capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_an_exit_in_a_generator_is_a_failure_and_no_signal(main):
+    code, _, err = main(*own("generator._target_=own_pool.LeavingGenerator", "num_demos=1", "env.num_envs=1"))
+    assert code == 1
+    assert "SystemExit: 3" in err
+    assert "SIGTERM" not in err
+    (folder,) = outputs()
+    run = json.loads((folder / "run.json").read_text())
+    assert (run["exit_reason"], run["exit_code"]) == ("SystemExit: 3", 1)
+
+
 def test_failed_attempts_may_have_a_dataset_of_their_own(main):
     code, out, err = main(
         *own("num_demos=2", "max_attempts=3", "env.num_envs=2", "recorder=sync", "recorder.save_failed=true"),

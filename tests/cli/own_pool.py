@@ -56,3 +56,10 @@ class StraightPickPool:
             gripper_action={"panda": stacked["grip"]},
         )
         return SourceDemo(f"straight_{index}", info, stacked["action"], initial_state=state)
+
+
+class LeavingGenerator:
+    """A generator that ends the program in the middle of an attempt."""
+
+    async def generate(self, env_id: int, **_others: object) -> dict:
+        raise SystemExit(3)
