@@ -30,8 +30,8 @@ def _at_least(low: float, default: Any = MISSING) -> Any:
     return field(default=default, metadata={"min": low})
 
 
-def _above(low: float, default: Any = MISSING) -> Any:
-    return field(default=default, metadata={"above": low})
+def _within(low: float, high: float, default: Any = MISSING) -> Any:
+    return field(default=default, metadata={"min": low, "max": high})
 
 
 @dataclass
@@ -52,7 +52,7 @@ class SubtaskConfig:
     selection_strategy_kwargs: dict[str, Any] = field(default_factory=dict)
     first_subtask_start_offset_range: list[int] = field(default_factory=lambda: [0, 0], metadata={"interval": True})
     subtask_term_offset_range: list[int] = field(default_factory=lambda: [0, 0], metadata={"interval": True})
-    action_noise: float = _at_least(0, 0.03)
+    action_noise: float = _within(0, 1, 0.03)
     num_interpolation_steps: int = _at_least(0, 5)
     num_fixed_steps: int = _at_least(0, 0)
     apply_noise_during_interpolation: bool = False
@@ -88,7 +88,7 @@ class TaskConfig(Component):
 class EnvConfig(Component):
     """`env`: what every env has."""
 
-    num_envs: int = _at_least(1)
+    num_envs: int = _within(1, 65536)
     device: str = "cpu"
 
 
@@ -108,7 +108,7 @@ class KinematicEnvConfig(EnvConfig):
 
     lag: float = field(default=0.0, metadata={"min": 0, "below": 1})
     control: Control = Control["ik_rel"]
-    cameras: list[str] = field(default_factory=list, metadata={"length": 0})
+    cameras: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -199,12 +199,12 @@ class RunConfig:
     recorder: dict[str, Any] = field(default_factory=dict)
     tracker: dict[str, Any] = field(default_factory=dict)
     dataset: DatasetConfig = field(default_factory=DatasetConfig)
-    num_demos: int = _at_least(1, 100)
+    num_demos: int = _within(1, 2**53 - 1, 100)
     max_attempts: int | None = _at_least(1, None)
     max_failures: int | None = _at_least(1, None)
     seed: int = field(default=0, metadata={"min": 0, "max": 2**63 - 1})
     strict: bool = False
-    stall_timeout_s: float = _above(0, 60.0)
+    stall_timeout_s: float = field(default=60.0, metadata={"above": 0, "max": 1_000_000})
     allowed_targets: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
@@ -228,11 +228,12 @@ GROUPS: dict[str, type] = {
 }
 """Base schema of each group."""
 
+KINEMATIC_ENV = "mimicpipe.envs.kinematic.KinematicEnv"
 SCHEMAS: dict[str | None, type] = {
     "mimicpipe.envs.tasks.pick.PickTask": TaskConfig,
     "mimicpipe.envs.tasks.stack.StackTask": TaskConfig,
     "mimicpipe.envs.mujoco.env.MujocoEnv": MujocoEnvConfig,
-    "mimicpipe.envs.kinematic.KinematicEnv": KinematicEnvConfig,
+    KINEMATIC_ENV: KinematicEnvConfig,
     "mimicpipe.datagen.generator.DataGenerator": Component,
     "mimicpipe.pools.hdf5.Hdf5Pool": Hdf5PoolConfig,
     "mimicpipe.pools.scripted.ScriptedPool": ScriptedPoolConfig,
@@ -261,6 +262,9 @@ def check(cfg: DictConfig) -> RunConfig:
     Raises:
         ConfigError: one line with the key, the value given and what is valid.
     """
+    for group in GROUPS:  # before values are resolved, which may come from a group that is missing
+        if OmegaConf.is_missing(cfg, group) or cfg.get(group) is None:
+            raise ConfigError(f"{group}=null: group {group} is required; choose it with {group}=<option>")
     plain = _resolved(cfg)
     allowed = plain.get("allowed_targets")
     for group, base in GROUPS.items():
@@ -273,6 +277,8 @@ def check(cfg: DictConfig) -> RunConfig:
         plain[group] = conform(schema if schema is not None and known else base, node, group, closed=known)
     run = conform(RunConfig, plain)
     _check_task(run["task"])
+    if run["env"]["_target_"] == KINEMATIC_ENV and run["env"]["cameras"]:
+        raise ConfigError(f"env.cameras={show(run['env']['cameras'])}: env=kinematic cannot render; use env=mujoco")
     run["dataset"] = DatasetConfig(**run["dataset"])
     return RunConfig(**run)
 
@@ -312,3 +318,12 @@ def _check_targets(path: str, node: Any, allowed: Sequence[str]) -> None:
 def _check_task(task: dict[str, Any]) -> None:
     if task["variants"] and task["variant"] not in task["variants"]:
         raise ConfigError(f"task.variant={task['variant']}: {suggest(task['variant'], task['variants'])}")
+    limit = task["max_episode_steps"]
+    steps = {"task.hold_steps": task["hold_steps"], "task.datagen.settle_steps": task["datagen"]["settle_steps"]}
+    for eef, nodes in task["subtasks"].items():
+        for number, node in enumerate(nodes):
+            for key in ("num_interpolation_steps", "num_fixed_steps"):
+                steps[f"task.subtasks.{eef}[{number}].{key}"] = node[key]
+    for key, value in steps.items():
+        if value > limit:
+            raise ConfigError(f"{key}={value}: more than task.max_episode_steps={limit}, so no attempt could succeed")

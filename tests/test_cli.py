@@ -175,6 +175,19 @@ def test_a_signal_ends_a_sweep_with_its_run_finished_well(number, code):
     assert len(rows(folder / "attempts.jsonl")) == run["counts"]["attempts"] > 0
 
 
+def test_demos_of_another_control_mode_are_refused_with_a_way_out_that_works(main):
+    arguments = ("env.control=ik_abs", "env.num_envs=2", "num_demos=2", "recorder=none", "tracker=none")
+    code, _, err = main(*arguments)
+    assert code == 1
+    (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert "7 columns, this env's actions have 8" in line
+    assert "env.control" in line
+    assert "pool=scripted" in line
+    code, out, err = main(*arguments, "pool=scripted", "pool.num_demos=2")
+    assert code == 0, err
+    assert "2 of 2 demos" in out
+
+
 def test_ctrl_c_before_the_job_is_quiet(main, monkeypatch, tmp_path):
     def interrupted(_):
         raise KeyboardInterrupt

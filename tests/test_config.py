@@ -170,6 +170,15 @@ FAULTS = [
     ("task.subtasks.panda.0.selection_strategy=nearest", ["selection_strategy=nearest", "nearest_neighbor_object"]),
     ("+task.subtasks.panda.0.noise=1", ["task.subtasks.panda[0].noise", "action_noise"]),
     ("task.subtasks.panda=3", ["task.subtasks.panda=3", "a list of mappings"]),
+    ("task.subtasks.panda.0.action_noise=1.5", ["action_noise=1.5", "a number >= 0 and <= 1"]),
+    ("task.hold_steps=601", ["task.hold_steps=601", "task.max_episode_steps=600"]),
+    ("task.datagen.settle_steps=700", ["task.datagen.settle_steps=700", "task.max_episode_steps=600"]),
+    ("task.subtasks.panda.1.num_fixed_steps=700", ["task.subtasks.panda[1].num_fixed_steps=700", "=600"]),
+    ("task.subtasks.panda.0.num_interpolation_steps=700", ["panda[0].num_interpolation_steps=700", "=600"]),
+    ("env.num_envs=65537", ["env.num_envs=65537", ">= 1 and <= 65536"]),
+    ("num_demos=9007199254740992", ["num_demos=9007199254740992", "<= 9007199254740991"]),
+    ("stall_timeout_s=1e7", ["stall_timeout_s=", "a number > 0 and <= 1000000"]),
+    ("~task", ["task=null", "task=<option>"]),
     ("num_demos=0", ["num_demos=0", "an integer >= 1"]),
     ("num_demos=???", ["num_demos=???", "a value is required"]),
     ("max_failures=0", ["max_failures=0", ">= 1 or null"]),
@@ -207,6 +216,14 @@ def test_a_fault_names_key_value_and_choices(argument, words):
     message = fault(argument)
     for word in words:
         assert word in message
+
+
+def test_an_env_that_cannot_render_says_which_can():
+    message = fault("env=kinematic", "env.cameras=[front]")
+    assert "env.cameras=[front]" in message
+    assert "cannot render" in message
+    assert "env=mujoco" in message
+    assert checked("env=kinematic", "env.cameras=[]").env["cameras"] == []
 
 
 def test_own_classes_get_their_own_keys():

@@ -98,7 +98,8 @@ def _actions(demo: h5py.Group, where: str, action_dim: int | None) -> Tensor:
     if action_dim not in (None, actions.shape[1]):
         raise SourceDemoError(
             f"{where}: actions: {actions.shape[1]} columns, this env's actions have {action_dim}; "
-            "choose the robot and control mode of the demos"
+            "choose the env and env.control that the demos were recorded with, "
+            "or record demos in this run's own control mode with pool=scripted"
         )
     samples = read_number(demo, "num_samples", where)
     if samples not in (None, actions.shape[0]):
