@@ -78,6 +78,9 @@ def test_a_failing_video_episode_is_cut_off(root, camera_features, make_episode,
     assert "env 2 attempt 2" in failure_of(recorder.commit, make_episode(2, 3, features=camera_features))
     video.write_bytes(whole)
     assert "the 2 episodes saved whole" in failure_of(recorder.finalize)
+    with pytest.raises(RecorderError) as raised:
+        recorder.finalize()
+    assert raised.value.published == root
     dataset = open_dataset(root)
     assert len(dataset) == 6
     assert dataset[5]["observation.images.wrist"].shape == (3, 24, 36)
