@@ -23,10 +23,10 @@ def draw(results: dict[str, Any], folder: Path) -> list[Path]:
     return drawn
 
 
-def _axes(columns: int = 1) -> tuple[Any, Any]:
+def _axes(columns: int = 1, width: float = 5.4) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5.4 * columns, 3.8), layout="constrained")
+    figure = Figure(figsize=(width * columns, 3.8), layout="constrained")
     axes = figure.subplots(1, columns)
     for ax in axes if columns > 1 else (axes,):
         ax.grid(alpha=0.3)
@@ -49,7 +49,7 @@ def _orchestration(rows: list[dict[str, Any]]) -> Any:
 
 
 def _physics(rows: list[dict[str, Any]]) -> Any:
-    figure, ax = _axes()
+    figure, ax = _axes(width=7.6)
     bars = (
         ("raw_steps_per_s", "bare physics", "0.6"),
         ("none_steps_per_s", "pipeline, recorder=none", "C0"),
@@ -67,7 +67,7 @@ def _physics(rows: list[dict[str, Any]]) -> Any:
         ax.hlines(heights, left, right, color="C3", linestyles="dotted", label="goal of recorder=none")
     ax.set_xticks(range(len(rows)), [str(r["num_envs"]) for r in rows])
     ax.set(xlabel="num_envs", ylabel="env-steps/s", title=f"Physics, env=mujoco, task={rows[0]['task']}")
-    ax.legend(frameon=False, fontsize="small", loc="upper left")
+    ax.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 
