@@ -1,15 +1,13 @@
 """What a checked config asks of this machine: a device, readable source demos, a place for the dataset."""
 
 import ctypes
-import os
 import re
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from mimicpipe.config import RunConfig
 from mimicpipe.errors import ConfigError
-from mimicpipe.recorders.staging import check_repo_id, check_root
+from mimicpipe.recorders.staging import check_repo_id, check_root, check_writable
 
 NULL_RECORDER = "mimicpipe.recorders.none.NullRecorder"
 FAILED_SUFFIX = "_failed"
@@ -62,7 +60,7 @@ def check_paths(jobs: Iterable[tuple[RunConfig, Path]]) -> None:
     jobs = list(jobs)
     for config, output_dir in jobs:
         key = "hydra.run.dir" if len(jobs) == 1 else "hydra.sweep.dir"
-        _check_writable(key, output_dir)  # first, because the dataset's root is in it by default
+        check_writable(key, output_dir)  # first, because the dataset's root is in it by default
         places = {key: output_dir}
         if config.recorder["_target_"] != NULL_RECORDER:
             places["dataset.root"] = check_dataset_root(config)
@@ -127,16 +125,3 @@ def _check_device(device: str) -> None:
         raise ConfigError(f"env.device={device}: no CUDA on this machine ({why}); valid: cpu")
     if int(match[1] or 0) >= count:
         raise ConfigError(f"env.device={device}: valid: cpu, {', '.join(f'cuda:{i}' for i in range(count))}")
-
-
-def _check_writable(key: str, path: Path) -> None:
-    """Make and remove a folder in the nearest folder that exists: the only test that every file system answers."""
-    parent = path.parent if path.exists() else path
-    while not os.path.lexists(parent):
-        parent = parent.parent
-    if not parent.is_dir():
-        raise ConfigError(f"{key}={path}: {parent} is not a folder")
-    try:
-        os.rmdir(tempfile.mkdtemp(prefix=".mimicpipe-", dir=parent))
-    except OSError as error:
-        raise ConfigError(f"{key}={path}: cannot be made in {parent} ({error.strerror}); choose another") from None

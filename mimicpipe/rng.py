@@ -27,7 +27,6 @@ class Stream(enum.IntEnum):
     SELECTION = 3
     NOISE = 4
     EXPERT = 5
-    PERTURBATION = 6
 
 
 def _mix(z: _U64) -> _U64:

@@ -60,10 +60,8 @@ def run_job(cfg: DictConfig) -> None:
             traceback.print_exception(error)
             reason, exit_code = f"{type(error).__name__}: {error}", 1
         job.report(reason, exit_code)
-    if exit_code in EXIT_CODES.values():
-        raise SystemExit(exit_code)
-    if exit_code and HydraConfig.get().mode == RunMode.RUN:
-        raise SystemExit(exit_code)  # Hydra would add a line of its own to another exception
+    if exit_code in EXIT_CODES.values() or (exit_code and context.mode == RunMode.RUN):
+        raise SystemExit(exit_code)  # alone, too: Hydra would add a line of its own to another exception
     if exit_code:
         raise JobFailedError(exit_code)
 

@@ -29,13 +29,13 @@ class Budget:
     unblocked by: a finished attempt, or `stop`.
     """
 
-    def __init__(self, limits: BudgetLimits, first_attempt: int = 0) -> None:
+    def __init__(self, limits: BudgetLimits) -> None:
         self.limits = limits
         self.successes = 0
         self.failures = 0
         self.stop_reason: str | None = None
-        self._next = first_attempt
-        self._frontier = first_attempt
+        self._next = 0
+        self._frontier = 0
         self._finished: dict[int, bool] = {}
         self._known_successes = 0
         self._known_failures = 0

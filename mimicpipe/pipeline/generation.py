@@ -1,6 +1,7 @@
 """One coroutine per slot that generates attempts until the budget is reached, and the run that holds them together."""
 
 import asyncio
+import functools
 import inspect
 import logging
 from collections.abc import Callable, Mapping
@@ -37,6 +38,7 @@ class Generator(Protocol):
         ...
 
 
+@functools.cache  # every slot asks, and reading a signature costs more than the rest of its start
 def _accepted_keywords(function: Callable[..., Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
     parameters = inspect.signature(function).parameters
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
@@ -57,7 +59,9 @@ async def run_data_generator(
     waits for: the env loop, and, when parked, the budget. An attempt's exception ends that attempt only.
     """
     current_slot.set(env_id)
-    accepted = _accepted_keywords(data_generator.generate)
+    generate_attempt = data_generator.generate
+    # The plain function, so that the cache holds no generator, and with it no env, alive.
+    accepted = _accepted_keywords(getattr(generate_attempt, "__func__", generate_attempt))
     keywords = {
         "env_id": env_id,
         "success_term": run.success_term,
@@ -70,7 +74,7 @@ async def run_data_generator(
             returned = Returned()
             error: Exception | None = None
             try:
-                returned = _returned(await data_generator.generate(**accepted({**keywords, "attempt": attempt})))
+                returned = _returned(await generate_attempt(**accepted({**keywords, "attempt": attempt})))
             except Exception as caught:  # noqa: BLE001 - reported as the attempt's reason, or raised by _note_error
                 error = caught
             run.reset_queue.discard(env_id)

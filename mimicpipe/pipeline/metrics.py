@@ -43,8 +43,3 @@ def run_metrics(run: RunState, recorder_stats: Mapping[str, float]) -> dict[str,
     metrics["system/rss_mb"] = rss_mb()
     metrics["system/gpu_mem_mb"] = gpu_mem_mb(run.env.device)
     return metrics
-
-
-def bottleneck(stage_seconds: Mapping[str, float]) -> str:
-    """The stage that took the most time."""
-    return max(stage_seconds, key=lambda stage: stage_seconds[stage])

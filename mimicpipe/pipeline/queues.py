@@ -44,7 +44,6 @@ class RequestQueue:
         self._unfinished = 0
         self._all_done: asyncio.Future[None] | None = None
         self._closed: BaseException | None = None
-        self.peak = 0
 
     def _check_slot(self, env_id: Any) -> int:
         try:
@@ -68,7 +67,6 @@ class RequestQueue:
         self._futures[env_id] = asyncio.get_running_loop().create_future()
         self._items.append((env_id, payload))
         self._unfinished += 1
-        self.peak = max(self.peak, len(self._items))
         self._board.settle(env_id)
 
     def _unpack(self, item: Any) -> tuple[int, Any]:

@@ -59,10 +59,6 @@ class SlotBoard:
             self._active_ids = None
         self.think(slot)
 
-    def is_parked(self, slot: int) -> bool:
-        """Whether the slot is parked."""
-        return self._parked[slot]
-
     def is_thinking(self, slot: int) -> bool:
         """Whether the slot's coroutine is running or awaits something of its own."""
         return not self._settled[slot]

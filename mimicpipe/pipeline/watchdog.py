@@ -16,8 +16,6 @@ from mimicpipe.pipeline.run_state import RunState
 
 _TASKS_NAMED = 12
 """Tasks listed one by one in a report; the rest are counted."""
-
-
 _GRACE_S = 5.0
 """What the event loop has to act on a stall before it counts as stuck, seconds."""
 
@@ -82,16 +80,12 @@ def stall_report(run: RunState, loop: asyncio.AbstractEventLoop, loop_thread: in
     blocked = _blocking_frame(loop, loop_thread)
     if blocked:
         lines.append(f"  the event loop is blocked: {blocked}")
-    tasks = sorted(_tasks(loop), key=lambda task: task.get_name())
+    tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
     waiting = [task for task in tasks if _is_suspect(run, task)]
     lines.extend(f"  {task.get_name()}: {_awaits(task)}" for task in waiting[:_TASKS_NAMED])
     if len(waiting) > _TASKS_NAMED:
         lines.append(f"  and {len(waiting) - _TASKS_NAMED} more tasks")
     return "\n".join(lines)
-
-
-def _tasks(loop: asyncio.AbstractEventLoop) -> set["asyncio.Task[Any]"]:
-    return asyncio.all_tasks(loop)
 
 
 def _is_suspect(run: RunState, task: "asyncio.Task[Any]") -> bool:

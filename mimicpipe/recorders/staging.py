@@ -36,17 +36,25 @@ def check_root(root: Path | str, overwrite: bool) -> Path:
     root = Path(root).expanduser().resolve()
     if os.path.lexists(root):
         _check_replaceable(root, overwrite)
-    parent = root.parent
+    check_writable("dataset.root", root)
+    return root
+
+
+def check_writable(key: str, path: Path) -> None:
+    """Make and remove a folder in the nearest folder that exists, the only test that every file system answers truly.
+
+    Raises:
+        ConfigError: it fails; names the key and the path.
+    """
+    parent = path.parent if path.exists() else path
     while not os.path.lexists(parent):
         parent = parent.parent
     if not parent.is_dir():
-        raise ConfigError(f"dataset.root={root}: {parent} is not a folder")
+        raise ConfigError(f"{key}={path}: {parent} is not a folder")
     try:
-        # The only test that every file system answers truthfully, for root as well.
         os.rmdir(tempfile.mkdtemp(prefix=".mimicpipe-", dir=parent))
     except OSError as error:
-        raise ConfigError(f"dataset.root={root}: cannot be made in {parent} ({error.strerror})") from None
-    return root
+        raise ConfigError(f"{key}={path}: cannot be made in {parent} ({error.strerror}); choose another") from None
 
 
 def _check_replaceable(root: Path, overwrite: bool) -> None:
