@@ -51,14 +51,30 @@ class BoundedQueue[T]:
 
     def get(self) -> T | None:
         """Remove the oldest item, waiting for one; None once the queue is closed and empty."""
+        items = self.get_many(1)
+        return items[0] if items else None
+
+    def get_many(self, max_items: int, max_bytes: int = 0) -> list[T]:
+        """Remove the oldest items, waiting for one; [] once the queue is closed and empty.
+
+        Args:
+            max_items: most items.
+            max_bytes: most bytes of them together; a single larger one is taken, too.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._items or (self._closed and not self._waiting))
-            if not self._items:
-                return None
-            item, nbytes = self._items.popleft()
-            self._bytes -= nbytes
+            taken: list[T] = []
+            total = 0
+            while len(taken) < max_items and self._items:
+                item, nbytes = self._items[0]
+                if taken and total + nbytes > max_bytes:
+                    break
+                self._items.popleft()
+                taken.append(item)
+                total += nbytes
+            self._bytes -= total
             self._changed.notify_all()
-            return item
+            return taken
 
     def close(self) -> None:
         """Refuse further items; producers that wait already are still served."""

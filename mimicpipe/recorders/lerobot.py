@@ -105,6 +105,7 @@ class LeRobotRecorder(Recorder):
         self._use_videos = use_videos
         self._instruction = instruction
         self._eef_pose_fn = eef_pose_fn if record_eef_observation else None
+        self._spec = spec
         self._storage = LeRobotStorage(spec)
         self._commit_lock = threading.Lock()
         self._finalize_lock = threading.Lock()
@@ -112,6 +113,7 @@ class LeRobotRecorder(Recorder):
         self._begun = False
         self._rollouts = 0
         self._saved: list[tuple[Episode, int]] = []
+        self._num_saved = 0
         self._failures: list[tuple[str, BaseException]] = []
         self._finalized = False
         self._path: Path | None = None
@@ -180,6 +182,10 @@ class LeRobotRecorder(Recorder):
                 self._failures.append(("storage", RecorderError("aborted, nothing was published")))
                 self._end()
 
+    def _leave(self) -> None:
+        """What happens at exit, if nobody has finalized."""
+        self.abort()
+
     def stats(self) -> dict[str, float]:
         """`mb_per_s`: the writer's speed, 1e6 column bytes per second of writing."""
         return {"mb_per_s": self._bytes_written / 1e6 / self._writing_s if self._writing_s else 0.0}
@@ -200,7 +206,7 @@ class LeRobotRecorder(Recorder):
         if not self._begun:
             # The first good episode says which annotations there are.
             self._features, self._begun = features, True
-            atexit.register(self.abort)
+            atexit.register(self._leave)
         return commit
 
     def _persist(self, commit: Commit) -> BaseException | None:
@@ -215,6 +221,7 @@ class LeRobotRecorder(Recorder):
         self._bytes_written += commit.episode.nbytes
         self._writing_s += time.perf_counter() - began
         self._saved.append((replace(commit.episode, columns={}), index))
+        self._num_saved += 1
         return None
 
     def _refuse_commits(self) -> None:
@@ -234,7 +241,7 @@ class LeRobotRecorder(Recorder):
 
     def _end(self) -> None:
         self._finalized = True
-        atexit.unregister(self.abort)
+        atexit.unregister(self._leave)
 
     def _raise_failures(self) -> None:
         failures = list(self._failures)  # the async recorder's worker may add to it
@@ -244,7 +251,7 @@ class LeRobotRecorder(Recorder):
         message = f"failed to write {episodes} committed episode(s): " if episodes else ""
         message += "; ".join(f"{where}: {describe(error)}" for where, error in failures)
         if self._path is not None:
-            message += f"; the {len(self._saved)} episodes saved whole are in {self._path}"
+            message += f"; the {self._num_saved} episodes saved whole are in {self._path}"
         raised = RecorderError(message)
         raised.published = self._path
         raise raised from failures[0][1]

@@ -6,7 +6,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from mimicpipe.errors import ConfigError, RecorderError
+from mimicpipe.errors import ConfigError
+from mimicpipe.recorders.segment_log import sync_path
+from mimicpipe.recorders.staging_area import check_staging, make_parents, replace_folder, sync_tree
 
 _REPO_ID = re.compile(
     r"[A-Za-z0-9_](?:[A-Za-z0-9_.\-]*[A-Za-z0-9_])?(?:/[A-Za-z0-9_](?:[A-Za-z0-9_.\-]*[A-Za-z0-9_])?)?"
@@ -36,6 +38,7 @@ def check_root(root: Path | str, overwrite: bool) -> Path:
     root = Path(root).expanduser().resolve()
     if os.path.lexists(root):
         _check_replaceable(root, overwrite)
+    check_staging(root, overwrite)
     check_writable("dataset.root", root)
     return root
 
@@ -81,7 +84,7 @@ class Staging:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._new_parents = _make_parents(root.parent)
+        self._new_parents = make_parents(root.parent)
         self._folder = Path(tempfile.mkdtemp(prefix=f".{root.name[:32]}.", suffix=".partial", dir=root.parent))
         self.path = self._folder / "dataset"
 
@@ -92,19 +95,9 @@ class Staging:
             RecorderError: something has appeared at `root` that may not be replaced.
             OSError: the rename failed; what was at `root` is there still.
         """
-        _sync_tree(self.path)
-        replaced = self._folder / "replaced"
-        if os.path.lexists(self._root):
-            if not overwrite:
-                raise RecorderError(f"{self._root} has appeared since the recorder was made")
-            self._root.rename(replaced)
-        try:
-            self.path.rename(self._root)
-        except OSError:
-            if replaced.exists():
-                replaced.rename(self._root)
-            raise
-        _sync(self._root.parent)
+        sync_tree(self.path)
+        replace_folder(self.path, self._root, self._folder / "replaced", overwrite)
+        sync_path(self._root.parent)
         shutil.rmtree(self._folder)
 
     def discard(self) -> None:
@@ -113,30 +106,3 @@ class Staging:
         for parent in self._new_parents:
             if parent.is_dir() and not any(parent.iterdir()):
                 parent.rmdir()
-
-
-def _make_parents(parent: Path) -> list[Path]:
-    """Make a folder; returns those that were missing, innermost first."""
-    missing = []
-    while not parent.exists():
-        missing.append(parent)
-        parent = parent.parent
-    for folder in reversed(missing):
-        folder.mkdir(exist_ok=True)
-    return missing
-
-
-def _sync_tree(folder: Path) -> None:
-    """fsync every file and folder below: a rename may otherwise reach the disk before what it renames."""
-    for base, _, files in os.walk(folder):
-        for name in files:
-            _sync(Path(base, name))
-        _sync(Path(base))
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

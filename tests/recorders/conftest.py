@@ -1,7 +1,6 @@
 """Small episodes and readers of what was written."""
 
-import itertools
-import os
+import threading
 import time
 from pathlib import Path
 
@@ -121,30 +120,31 @@ def wait_until():
 
 
 @pytest.fixture
-def hold_worker(tmp_path, make_episode, staging_of, wait_until):
-    """hold_worker(recorder, root) commits two episodes and returns `release`; until it is called the second waits.
+def hold_worker(make_episode, wait_until):
+    """hold_worker(recorder) commits two episodes and returns `release`; until it is called, the writer waits.
 
-    What stops the worker is the operating system: the file of statistics is a named pipe that nobody reads yet.
+    What stops the writer is the listener that it tells of the second episode.
     """
-    numbers = itertools.count()
-    handles = []
+    events = []
 
-    def hold(recorder, root):
-        recorder.commit(make_episode(0))
-        wait_until(lambda: recorder.stats()["mb_per_s"] > 0)
-        statistics, pipe = staging_of(root) / "meta" / "stats.json", tmp_path / f"pipe{next(numbers)}"
-        os.mkfifo(pipe)
-        statistics.unlink()
-        os.link(pipe, statistics)
-        recorder.commit(make_episode(1))
-        wait_until(lambda: recorder.stats()["queue_size"] == 0)
+    def hold(recorder):
+        held, go_on = threading.Event(), threading.Event()
+        events.append(go_on)
+        listener = recorder.on_durable
 
-        def release():
-            statistics.unlink()  # later episodes write a plain file again
-            handles.append(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
+        def on_durable(episode, index):
+            if listener is not None:
+                listener(episode, index)
+            if episode.outcome.attempt == 1:
+                held.set()
+                go_on.wait()
 
-        return release
+        recorder.on_durable = on_durable
+        for attempt in range(2):
+            recorder.commit(make_episode(attempt))
+        wait_until(held.is_set)
+        return go_on.set
 
     yield hold
-    for handle in handles:
-        os.close(handle)
+    for event in events:
+        event.set()

@@ -188,25 +188,3 @@ def test_the_async_recorder_raises_a_failed_write_at_the_next_commit(tmp_path, f
     assert failure_of(recorder.try_commit, make_episode(7)) == message
     assert failure_of(recorder.finalize) == message
     assert os.listdir(tmp_path) == ["parent"]
-
-
-def test_the_async_recorder_names_every_failed_episode_and_publishes_the_others(
-    root, features, make_episode, hold_worker, wait_until, staging_of, open_dataset
-):
-    recorder = AsyncLeRobotRecorder(root, "local/test", 20, features)
-    release = hold_worker(recorder, root)
-    for k, task in ((2, "pick"), (3, "a new task"), (5, "pick")):
-        recorder.commit(make_episode(k, task=task))
-    tasks = staging_of(root) / "meta" / "tasks.parquet"
-    tasks.unlink()
-    tasks.mkdir()  # so the new task cannot be written
-    release()
-    wait_until(lambda: len(recorder._failures) == 2)
-    tasks.rmdir()
-    message = failure_of(recorder.finalize)
-    assert "failed to write 2 committed episode(s): env 3 attempt 3: IsADirectoryError" in message
-    assert "; env 1 attempt 5: not written, because storage failed at an earlier episode" in message
-    assert f"the 3 episodes saved whole are in {root}" in message
-    assert failure_of(recorder.finalize) == message
-    assert [row["attempt"] for row in read_episode_metadata(root)] == [0, 1, 2]
-    assert open_dataset(root)[14]["task"] == "pick"

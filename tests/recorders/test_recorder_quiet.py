@@ -69,7 +69,8 @@ def test_it_prints_nothing(outcome):
 
 def test_it_leaves_the_datasets_and_nothing_else(outcome):
     folder, _ = outcome
-    assert sorted(os.listdir(folder / "work")) == ["images", "plain", "videos"]
+    assert sorted(os.listdir(folder / "work")) == ["abandoned", "images", "plain", "videos"]
+    assert os.listdir(folder / "work" / "abandoned") == [".with videos.staging"]  # durable, to be recovered
     assert os.listdir(folder / "tmp") == []
 
 

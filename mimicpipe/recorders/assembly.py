@@ -1,0 +1,126 @@
+"""From staged episodes to a LeRobot v3 dataset: data, videos, statistics and metadata, in the order given.
+
+Nothing is encoded again, and the same episodes give the same bytes, whoever staged them.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mimicpipe.recorders.camera_encoder import VideoSettings
+from mimicpipe.recorders.data_files import DEFAULT_FEATURES, DataWriter, default_columns
+from mimicpipe.recorders.dataset_meta import EpisodeTable, write_info, write_run_info, write_stats, write_tasks
+from mimicpipe.recorders.episode_stats import STATISTICS, episode_stats
+from mimicpipe.recorders.frame_stats import numeric_stats
+from mimicpipe.recorders.pixel_stats import pixel_stats
+from mimicpipe.recorders.staged import StagedEpisode
+from mimicpipe.recorders.video_files import VideoWriter, video_info
+
+
+def assemble(root: Path, header: Mapping[str, Any], episodes: Iterable[StagedEpisode]) -> int:
+    """Write a dataset.
+
+    Args:
+        root: its folder, which does not exist yet.
+        header: `fps`, `features` (LeRobot's words, without its own columns), `robot_type`, `use_videos`, `video`,
+            `run_info`, and the limits of the files' sizes.
+        episodes: its episodes, in order; they may be made one by one.
+
+    Returns:
+        The number of episodes; with none, nothing is written.
+
+    Raises:
+        RecorderError: a video lacks frames.
+        OSError: the disk is full, or fails.
+    """
+    building = _Building(root, header)
+    try:
+        for episode in episodes:
+            building.add(episode)
+    finally:
+        building.close()
+    if building.episodes:
+        building.finish()
+    return building.episodes
+
+
+class _Building:
+    """A dataset that grows."""
+
+    def __init__(self, root: Path, header: Mapping[str, Any]) -> None:
+        self._root = root
+        self._header = header
+        self._features = {**header["features"], **DEFAULT_FEATURES}
+        self._data = DataWriter(root, self._features, header["data_files_size_in_mb"])
+        fps, limit = header["fps"], header["video_files_size_in_mb"]
+        videos = [name for name, feature in header["features"].items() if feature["dtype"] == "video"]
+        self._videos = {name: VideoWriter(root, name, fps, limit) for name in videos}
+        self._table = EpisodeTable(self._features)
+        self._tasks: dict[str, int] = {}
+        self._pixels: dict[str, np.ndarray] = {}
+        self._sampled: dict[str, int] = {}
+        self.episodes = 0
+        self._frames = 0
+
+    def add(self, episode: StagedEpisode) -> None:
+        """Write one episode's frames, and note the rest."""
+        task = self._tasks.setdefault(episode.task, len(self._tasks))
+        added = default_columns(episode.length, self._header["fps"], self.episodes, self._frames, task)
+        images = {name: camera.files for name, camera in episode.cameras.items() if name not in self._videos}
+        chunk, file = self._data.write({**episode.columns, **images, **added})
+        plain: dict[str, Any] = {
+            "episode_index": self.episodes,
+            "tasks": [episode.task],
+            "length": episode.length,
+            "data/chunk_index": chunk,
+            "data/file_index": file,
+            "dataset_from_index": self._frames,
+            "dataset_to_index": self._frames + episode.length,
+        }
+        for name, video in self._videos.items():
+            plain |= video.write(episode.cameras[name].files[0], episode.length)
+        stats = _numeric_stats(episode, added)
+        counts = dict.fromkeys(self._features, episode.length)
+        for name, camera in episode.cameras.items():
+            stats[name], counts[name] = pixel_stats(camera.pixels), camera.sampled
+            self._pixels[name] = self._pixels.get(name, 0) + camera.pixels
+            self._sampled[name] = self._sampled.get(name, 0) + camera.sampled
+        self._table.add(plain, stats, counts, episode.row)
+        self.episodes += 1
+        self._frames += episode.length
+
+    def close(self) -> None:
+        """Complete the files of frames."""
+        for writer in (self._data, *self._videos.values()):
+            writer.close()
+
+    def finish(self) -> None:
+        """Write everything that is known once all episodes are."""
+        root, header = self._root, self._header
+        settings = VideoSettings(**header["video"])
+        features = dict(self._features)
+        for name in self._videos:
+            features[name] = {**features[name], "info": video_info(root, name, settings)}
+        self._table.write(root)
+        write_tasks(root, list(self._tasks))
+        write_info(root, header, features, self.episodes, self._frames, len(self._tasks))
+        write_stats(root, self._stats())
+        pixels = {name: {"frames": self._sampled[name], "counts": self._pixels[name].tolist()} for name in self._pixels}
+        write_run_info(root, header["run_info"], {"pixels": pixels} if pixels else {})
+
+    def _stats(self) -> dict[str, Mapping[str, Any]]:
+        files = sorted((self._root / "data").glob("*/*.parquet"))
+        found = numeric_stats(files, [name for name in self._features if name not in self._pixels])
+        for name, pixels in self._pixels.items():
+            rows = pixel_stats(pixels).reshape(len(STATISTICS), 3, 1, 1)
+            found[name] = {**dict(zip(STATISTICS, rows, strict=True)), "count": np.array([self._sampled[name]])}
+        return {name: found[name] for name in self._features}
+
+
+def _numeric_stats(episode: StagedEpisode, added: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """{feature: (9, D)}."""
+    flat = {name: column.reshape(episode.length, -1) for name, column in episode.columns.items()}
+    flat = {name: column[:, 0] if column.shape[1] == 1 else column for name, column in flat.items()}
+    return episode_stats({**flat, **added})

@@ -1,0 +1,170 @@
+"""Camera frames to bytes: an mp4 file in memory for a video, PNG files for images, and pixel counts for statistics.
+
+Runs in a writer's thread or process. No torch here, and PyAV and Pillow only once there is a camera.
+"""
+
+import io
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from mimicpipe.recorders.layout import Column
+
+CODECS = ("libsvtav1", "h264", "hevc", "libaom-av1")
+_SVTAV1_PRESET = 12
+_PNG_LEVEL = 6  # LeRobot's, for images that stay
+_LARGE_SIDE, _SMALL_SIDE = 300, 150
+
+
+@dataclass(frozen=True, slots=True)
+class VideoSettings:
+    """How videos are encoded; the defaults are LeRobot 0.6's (`RGBEncoderConfig`)."""
+
+    codec: str = "libsvtav1"
+    gop: int | None = 2
+    """Frames from one key frame to the next; None is the codec's own choice."""
+    crf: float | None = 30
+    """Quality, lower is better; None is the codec's own choice."""
+    preset: str | None = None
+    """Speed against size, in the codec's words; None is 12 for libsvtav1, and else the codec's own choice."""
+    threads: int | None = None
+    """Threads of the encoder; None is the codec's own choice."""
+
+    def described(self) -> dict[str, Any]:
+        """As info.json has them."""
+        preset = self._preset()
+        return {
+            "video.g": self.gop,
+            "video.crf": self.crf,
+            "video.preset": int(preset) if preset is not None and preset.isdigit() else preset,
+            "video.fast_decode": 0,
+            "video.video_backend": "pyav",
+            "video.extra_options": {},
+        }
+
+    def options(self) -> dict[str, str]:
+        """As the codec takes them."""
+        options = {"g": self.gop, "crf": self.crf, "preset": self._preset()}
+        if self.codec == "libsvtav1":
+            threads = "" if self.threads is None else f":lp={self.threads}"
+            options["svtav1-params"] = f"fast-decode=0{threads}"
+        else:
+            options["threads"] = self.threads
+            if self.codec == "libaom-av1" and self.threads is not None:
+                options["row-mt"] = 1
+        return {
+            key: f"{value:g}" if key == "crf" else str(value) for key, value in options.items() if value is not None
+        }
+
+    def _preset(self) -> str | None:
+        return str(_SVTAV1_PRESET) if self.preset is None and self.codec == "libsvtav1" else self.preset
+
+
+class CameraEncoder:
+    """Encodes the frames of an episode's cameras.
+
+    Args:
+        fps: frame rate, Hz.
+        settings: of videos.
+        threads: cameras that are encoded at once; 0 is one after the other, in the caller's thread.
+    """
+
+    def __init__(self, fps: int, settings: VideoSettings, threads: int = 0) -> None:
+        self._fps = fps
+        self._settings = settings
+        self._pool = ThreadPoolExecutor(threads, "mimicpipe-camera") if threads else None
+
+    def encode(self, cameras: Mapping[Column, np.ndarray]) -> tuple[dict[str, Any], list[bytes]]:
+        """Encode the frames (T, H, W, 3) uint8 of each camera.
+
+        Returns:
+            ({camera: {"sizes", "sampled"}}, parts): for each camera its pixel counts, then its file or files.
+
+        Raises:
+            Exception: whatever PyAV or Pillow raises.
+        """
+        run = map if self._pool is None else self._pool.map
+        described: dict[str, Any] = {}
+        parts: list[bytes] = []
+        for column, (pixels, sampled, files) in zip(cameras, run(self._encode, cameras, cameras.values()), strict=True):
+            described[column.name] = {"sizes": [len(file) for file in files], "sampled": sampled}
+            parts += [pixels.tobytes(), *files]
+        return described, parts
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def _encode(self, column: Column, frames: np.ndarray) -> tuple[np.ndarray, int, list[bytes]]:
+        sample = sample_of(frames)
+        video = column.dtype == "video"
+        files = [encode_video(frames, self._fps, self._settings)] if video else [encode_png(frame) for frame in frames]
+        return count_pixels(sample), len(sample), files
+
+
+def encode_video(frames: np.ndarray, fps: int, settings: VideoSettings) -> bytes:
+    """An mp4 file of RGB frames (T, H, W, 3) uint8, frame t at t / fps seconds."""
+    av = _import_av()
+    file = io.BytesIO()
+    with av.open(file, "w", format="mp4") as container:
+        stream = container.add_stream(settings.codec, fps, options=settings.options())
+        stream.pix_fmt = "yuv420p"
+        stream.height, stream.width = frames.shape[1:3]
+        for number, pixels in enumerate(frames):
+            frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+            frame.pts, frame.time_base = number, Fraction(1, fps)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    return file.getvalue()
+
+
+def encode_png(frame: np.ndarray) -> bytes:
+    """A PNG file of an RGB frame (H, W, 3) uint8."""
+    import PIL.Image
+
+    file = io.BytesIO()
+    PIL.Image.fromarray(frame).save(file, format="PNG", compress_level=_PNG_LEVEL)
+    return file.getvalue()
+
+
+def sample_of(frames: np.ndarray) -> np.ndarray:
+    """The frames (and of large ones, the pixels) that LeRobot takes its statistics of: (T, H, W, 3) -> (S, h, w, 3)."""
+    length = len(frames)
+    wanted = max(min(100, length), min(int(length**0.75), 10_000))
+    sample = frames[np.round(np.linspace(0, length - 1, wanted)).astype(int)] if wanted < length else frames
+    height, width = frames.shape[1:3]
+    if max(height, width) < _LARGE_SIDE:
+        return sample
+    step = int(max(height, width) / _SMALL_SIDE)
+    return sample[:, ::step, ::step]
+
+
+def count_pixels(frames: np.ndarray) -> np.ndarray:
+    """(3, 256) int64: how often each value occurs in each channel of frames (S, H, W, 3) uint8."""
+    import PIL.Image
+
+    count, height, width = frames.shape[:3]
+    pixels = np.ascontiguousarray(frames).reshape(count * height, width, 3)
+    return np.array(PIL.Image.fromarray(pixels).histogram(), dtype=np.int64).reshape(3, 256)
+
+
+def described(settings: VideoSettings) -> dict[str, Any]:
+    """Settings as JSON; `VideoSettings(**json)` gives them back."""
+    return asdict(settings)
+
+
+def _import_av() -> Any:
+    """PyAV, after telling the libraries under it to be quiet."""
+    # SVT-AV1 writes its banner to stderr for every video, and takes its log level from here alone; 1 is errors.
+    os.environ.setdefault("SVT_LOG", "1")
+    import av
+    import av.logging
+
+    av.logging.set_libav_level(av.logging.ERROR)
+    return av

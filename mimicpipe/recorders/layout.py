@@ -1,0 +1,62 @@
+"""What a staged episode looks like in bytes: the header of a segment log, and the columns in it.
+
+The payload of an episode of T frames: the initial state (float64), then every numeric column (T, *shape) in the order
+of the features, then for each camera its pixel counts and its encoded frames. No torch here: the writer's processes
+import this.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+FORMAT = 1
+CAMERAS = ("image", "video")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A feature of the dataset as it is kept on the disk."""
+
+    name: str
+    dtype: str
+    """A numpy dtype, "image" or "video"."""
+    shape: tuple[int, ...]
+
+    @property
+    def is_camera(self) -> bool:
+        """Whether its frames are encoded."""
+        return self.dtype in CAMERAS
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """Dtype of its values; pixels are uint8."""
+        return np.dtype("uint8" if self.is_camera else self.dtype)
+
+    def nbytes(self, length: int) -> int:
+        """Bytes of `length` frames before any encoding."""
+        return length * int(np.prod(self.shape)) * self.numpy_dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class PackedEpisode:
+    """An episode on its way to a log."""
+
+    meta: dict[str, Any]
+    """`index`, `length`, `task` and what is kept of the attempt."""
+    state: np.ndarray
+    """(S,) float64, the initial state."""
+    columns: tuple[np.ndarray, ...]
+    """(T, *shape), contiguous, in the order of the features."""
+
+    @property
+    def nbytes(self) -> int:
+        """Host memory of the arrays, bytes."""
+        return self.state.nbytes + sum(column.nbytes for column in self.columns)
+
+
+def columns_of(features: Mapping[str, Mapping[str, Any]]) -> list[Column]:
+    """The columns of LeRobot features ({name: {"dtype", "shape", ...}}), numeric ones first, cameras last."""
+    columns = [Column(name, str(ft["dtype"]), tuple(ft["shape"])) for name, ft in features.items()]
+    return sorted(columns, key=lambda column: column.is_camera)  # stable

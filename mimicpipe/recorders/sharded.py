@@ -1,0 +1,234 @@
+"""`recorder=sharded`: a LeRobot v3 dataset whose episodes are durable as soon as they are written.
+
+    commit (caller's thread) ── checked episode ──► BoundedQueue ──► writers ──► segment logs ──► finalize: LeRobot v3
+
+A writer consumes the queue: it takes what waits, appends it to its log with one sync, and reports it as durable. It
+waits for episodes. `commit` produces them and waits only for room in the queue, which the writers make. A dataset is
+assembled from the logs at the end, in the order of the commits.
+"""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mimicpipe.envs.base import Feature
+from mimicpipe.errors import ConfigError, RecorderError
+from mimicpipe.pipeline.episode import Episode
+from mimicpipe.recorders.bounded_queue import BoundedQueue
+from mimicpipe.recorders.lerobot import Commit, LeRobotRecorder, check_count
+from mimicpipe.recorders.staged_storage import StagedStorage, StagingSettings
+
+_GROUP_EPISODES, _GROUP_BYTES = 256, 1 << 24
+"""Most that is taken from the queue for one sync: it comes on top of the queue's limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A checked episode and its place in the dataset."""
+
+    commit: Commit
+    index: int
+
+
+class ShardedRecorder(LeRobotRecorder):
+    """Checks and queues an episode in `commit`; writers make it durable while the simulator goes on.
+
+    Episodes are numbered in the order of their commits; none is dropped, and a full queue makes `commit` wait. Once
+    `on_durable` is called, an episode survives kill -9 and a power cut, in a folder beside `root`; `finalize` makes the
+    dataset of them, and moves it to `root` complete or not at all. What a killed run leaves is made into a dataset by
+    `python -m mimicpipe.tools.recover`. A failed write is raised by the next commit and by `finalize`, which publishes
+    all other episodes, as far as that is possible.
+
+    Memory: the queue's episodes, those being written, and the one in the caller's hands.
+
+    Args:
+        async_queue_maxsize: most episodes that wait; 0 is no limit.
+        max_queue_bytes: most bytes that wait; 0 or None is no limit. A larger episode waits for an empty queue.
+        record_eef_observation: refused, because kinematics belong to the simulator's thread.
+        image_writer_threads: cameras that a writer encodes at once; 0: one after the other.
+        settings: codec and sizes of files.
+        root, repo_id, fps, features, robot_type, use_videos, overwrite, run_info, instruction: as `LeRobotRecorder`.
+
+    Raises:
+        ConfigError: as `LeRobotRecorder`.
+    """
+
+    def __init__(
+        self,
+        root: Path | str,
+        repo_id: str,
+        fps: int,
+        features: Mapping[str, Feature],
+        robot_type: str | None = None,
+        use_videos: bool = True,
+        image_writer_threads: int = 0,
+        overwrite: bool = False,
+        run_info: Mapping[str, Any] | None = None,
+        instruction: str | None = None,
+        record_eef_observation: bool = False,
+        async_queue_maxsize: int = 0,
+        max_queue_bytes: int | None = None,
+        settings: StagingSettings | None = None,
+    ) -> None:
+        check_count("async_queue_maxsize", async_queue_maxsize, minimum=0)
+        check_count("max_queue_bytes", 0 if max_queue_bytes is None else max_queue_bytes, minimum=0)
+        if record_eef_observation:
+            raise ConfigError(
+                "record_eef_observation: the worker thread may not use the simulator; "
+                "take recorder=sync, or record the pose as an observation of the env"
+            )
+        super().__init__(
+            root,
+            repo_id,
+            fps,
+            features,
+            robot_type=robot_type,
+            use_videos=use_videos,
+            image_writer_threads=image_writer_threads,
+            overwrite=overwrite,
+            run_info=run_info,
+            instruction=instruction,
+        )
+        self._staged = StagedStorage(self._spec, settings or StagingSettings())
+        self._queue: BoundedQueue[_Job] = BoundedQueue(async_queue_maxsize, max_queue_bytes or 0)
+        self._threads: list[threading.Thread] = []
+        self._next_index = 0
+        self._written_lock = threading.Lock()
+
+    def commit(self, episode: Episode) -> None:
+        """Queue one episode, waiting while the queue is full; an episode of no frames is skipped.
+
+        Raises:
+            RecorderError: an earlier episode could not be written; names the env and the attempt.
+            RuntimeError: after `finalize`.
+            ValueError: columns that are not the features, not finite, or of another length; names the feature.
+        """
+        with self._commit_lock:
+            commit = self._admit(episode)
+            if commit is None:
+                return
+            job = _Job(commit, self._next_index)
+            self._next_index += 1
+        self._queue.put(job, episode.nbytes)
+
+    def try_commit(self, episode: Episode) -> bool:
+        """`commit` if there is room at once; False takes nothing, and `commit` then waits and accounts for it."""
+        with self._commit_lock:
+            commit = self._admit(episode)
+            if commit is None:
+                return True
+            taken = self._queue.try_put(_Job(commit, self._next_index), episode.nbytes)
+            self._next_index += taken
+            return taken
+
+    def finalize(self) -> Path | None:
+        """Write what is queued, end the writers, then assemble the dataset and move it to its place.
+
+        Returns:
+            Its folder, or None if no episode was committed. Idempotent, as `LeRobotRecorder.finalize`.
+
+        Raises:
+            RecorderError: committed episodes that could not be written, or a dataset that could not be assembled; says
+                where the durable episodes are.
+        """
+        self._end_writers()
+        return super().finalize()
+
+    def abort(self) -> None:
+        """Drop what is queued, wait for what is being written, and remove everything, durable or not."""
+        self._refuse_commits()
+        self._queue.close()
+        self._queue.clear()
+        self._end_writers()
+        self._staged.discard()
+        super().abort()
+
+    @property
+    def async_stats(self) -> dict[str, float]:
+        """Depth of the queue and the callers' waiting time, at this moment.
+
+        Returns:
+            `queue_size` and `queue_peak` (episodes), `queue_maxsize` (0: no limit), `backpressure_events` (commits that
+            found the queue full) and `backpressure_s` (seconds they waited for room, without the check and the copy).
+        """
+        stats = self._queue.stats()
+        stats["queue_maxsize"] = self._queue.max_items
+        keys = ("queue_size", "queue_maxsize", "queue_peak", "backpressure_events", "backpressure_s")
+        return {key: stats[key] for key in keys}
+
+    def stats(self) -> dict[str, float]:
+        """`async_stats`, `queue_bytes` that wait, and `mb_per_s` as `LeRobotRecorder.stats`."""
+        return self.async_stats | {"queue_bytes": self._queue.stats()["queue_bytes"]} | super().stats()
+
+    def _admit(self, episode: Episode) -> Commit | None:
+        """Check an episode, and start the writers with the first; the caller holds the lock."""
+        commit = self._checked(episode)
+        if commit is not None and not self._threads:
+            # A daemon, so that a caller who dies without `finalize` is not kept alive; `_leave` runs at exit.
+            thread = threading.Thread(target=self._write_all, args=(0,), name="mimicpipe-recorder", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        return commit
+
+    def _write_all(self, number: int) -> None:
+        """A writer: group after group, until the queue is closed and empty."""
+        writer = None
+        broken: Exception | None = None
+        while jobs := self._queue.get_many(_GROUP_EPISODES, _GROUP_BYTES):
+            if broken is not None:
+                error = RecorderError("not written, because storage failed at an earlier episode")
+                self._note_failures([(job, error) for job in jobs])
+                continue
+            began = time.perf_counter()
+            try:
+                if writer is None:
+                    self._staged.open(jobs[0].commit.episode.columns)
+                    writer = self._staged.writer(number)
+                failed = writer.write(
+                    [self._staged.pack(job.commit.episode, job.commit.row, job.index) for job in jobs]
+                )
+            except Exception as error:  # noqa: BLE001 - raised by the next commit and by finalize
+                broken = error
+                self._note_failures([(job, error) for job in jobs])
+                continue
+            self._note_failures([(jobs[place], error) for place, error in failed.items()])
+            self._note_written([job for place, job in enumerate(jobs) if place not in failed], began)
+        if writer is not None:
+            writer.close()
+
+    def _note_failures(self, failures: Sequence[tuple[_Job, Exception]]) -> None:
+        self._failures.extend((str(job.commit), error) for job, error in failures)
+
+    def _note_written(self, jobs: Sequence[_Job], began: float) -> None:
+        with self._written_lock:
+            self._writing_s += time.perf_counter() - began
+            self._bytes_written += sum(job.commit.episode.nbytes for job in jobs)
+            self._num_saved += len(jobs)
+        if self.on_durable is None:
+            return
+        try:
+            for job in jobs:
+                self.on_durable(job.commit.episode, job.index)
+        except Exception as error:  # noqa: BLE001 - raised by the next commit and by finalize
+            self._failures.append(("on_durable", error))
+
+    def _end_writers(self) -> None:
+        """Refuse commits, and wait until everything queued is written."""
+        self._refuse_commits()
+        self._queue.close()
+        for thread in self._threads:
+            thread.join()
+
+    def _complete(self) -> None:
+        try:
+            self._path = self._staged.publish()
+        except Exception as error:  # noqa: BLE001 - raised with the other failures, now and at every later call
+            self._failures.append(("storage", error))
+
+    def _leave(self) -> None:
+        """At exit without `finalize`: write what is queued, and leave it to be recovered."""
+        self._end_writers()
+        self._staged.leave()

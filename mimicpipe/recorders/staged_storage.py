@@ -1,0 +1,142 @@
+"""A dataset that is first staged, episode by episode and durably, and assembled at the end."""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from mimicpipe.errors import RecorderError
+from mimicpipe.pipeline.episode import Episode
+from mimicpipe.recorders.assembly import assemble
+from mimicpipe.recorders.camera_encoder import VideoSettings, described
+from mimicpipe.recorders.episode_rows import Row
+from mimicpipe.recorders.episode_writer import EpisodeWriter
+from mimicpipe.recorders.features import CAMERA_DTYPES, lerobot_features, with_annotations
+from mimicpipe.recorders.layout import FORMAT, PackedEpisode, columns_of
+from mimicpipe.recorders.lerobot_storage import DatasetSpec, describe
+from mimicpipe.recorders.staged import StagedRun
+from mimicpipe.recorders.staging_area import StagingArea, staged_logs
+
+
+@dataclass(frozen=True)
+class StagingSettings:
+    """How a dataset is staged and assembled."""
+
+    video: VideoSettings = field(default_factory=VideoSettings)
+    data_files_size_in_mb: int = 100
+    """Most MB of a data file; an episode is never split."""
+    video_files_size_in_mb: int = 200
+    """Most MB of a video file."""
+
+
+class StagedStorage:
+    """The staging folder of one dataset, its writers, and what becomes of it.
+
+    Args:
+        spec: the dataset.
+        settings: how it is written.
+    """
+
+    def __init__(self, spec: DatasetSpec, settings: StagingSettings) -> None:
+        self._spec = spec
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._area: StagingArea | None = None
+        self._header: dict[str, Any] = {}
+        self._features = spec.features
+
+    def open(self, columns: Mapping[str, Tensor]) -> None:
+        """Take the staging folder, unless that is done; `columns` (T, *shape) may bring annotations.
+
+        Raises:
+            RecorderError: another run has it.
+            OSError: it cannot be made.
+        """
+        with self._lock:
+            if self._area is not None:
+                return
+            spec, settings = self._spec, self._settings
+            self._features = with_annotations(spec.features, columns)
+            self._header = {
+                "format": FORMAT,
+                "fps": spec.fps,
+                "robot_type": spec.robot_type,
+                "features": _plain(lerobot_features(self._features, spec.use_videos)),
+                "use_videos": spec.use_videos,
+                "video": described(settings.video),
+                "data_files_size_in_mb": settings.data_files_size_in_mb,
+                "video_files_size_in_mb": settings.video_files_size_in_mb,
+                "run_info": spec.run_info,
+            }
+            self._area = StagingArea(spec.root, clear=True)
+
+    def writer(self, number: int) -> EpisodeWriter:
+        """Writer number 0, 1, ..., after `open`; one for each thread."""
+        assert self._area is not None
+        return EpisodeWriter(self._area.log(number), self._header, self._spec.image_writer_threads)
+
+    def pack(self, episode: Episode, row: Row, index: int) -> PackedEpisode:
+        """An episode as a writer takes it; its columns are shared, not copied."""
+        meta = {key: value for key, value in row.items() if key != "initial_state"}
+        columns = columns_of(self._header["features"])
+        return PackedEpisode(
+            {"index": index, "length": episode.length, "task": episode.task, **meta},
+            episode.initial_state.detach().double().cpu().reshape(-1).numpy(),
+            tuple(
+                episode.columns[kind.name].contiguous().numpy().reshape(episode.length, *kind.shape) for kind in columns
+            ),
+        )
+
+    def publish(self) -> Path | None:
+        """Assemble the dataset and move it to its place, after the writers are closed; None if there is no episode.
+
+        Raises:
+            RecorderError: it failed; what is durable is still in the staging folder, and the error says where.
+        """
+        area = self._area
+        if area is None:
+            return None
+        try:
+            run = StagedRun(staged_logs(area.folder))
+            if len(run) == 0:
+                self.discard()
+                return None
+            assemble(area.begin_assembly(), self._header, run)
+            area.publish(self._spec.overwrite)
+        except Exception as error:
+            self.leave()
+            raise RecorderError(
+                f"{describe(error)}; what is durable is in {area.folder}, and becomes a dataset with "
+                f"'python -m mimicpipe.tools.recover {self._spec.root}'"
+            ) from error
+        self._area = None
+        return self._spec.root
+
+    def discard(self) -> None:
+        """Remove everything that has not been published; idempotent."""
+        area, self._area = self._area, None
+        if area is not None:
+            area.discard()
+
+    def leave(self) -> None:
+        """Let go of the staging folder with everything durable in it; with nothing in it, remove it. Idempotent."""
+        area, self._area = self._area, None
+        if area is None:
+            return
+        if area.folder.is_dir() and len(StagedRun(staged_logs(area.folder))):
+            area.leave()
+        else:
+            area.discard()
+
+    @property
+    def has_cameras(self) -> bool:
+        """Whether there is anything to encode."""
+        return any(feature.dtype in CAMERA_DTYPES for feature in self._features.values())
+
+
+def _plain(features: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Features as JSON gives them back."""
+    return {name: {**feature, "shape": list(feature["shape"])} for name, feature in features.items()}
