@@ -1,4 +1,4 @@
-"""results/throughput.json as a page of tables."""
+"""results/throughput.json and peer.json as pages of tables."""
 
 from typing import Any
 
@@ -11,7 +11,8 @@ def render(results: dict[str, Any]) -> str:
         "# Throughput: results\n",
         "Written by `python -m experiments.throughput`; README.md in its folder explains it.\n",
     ]
-    for section, to_text in (("orchestration", _orchestration), ("physics", _physics), ("sweep", _sweep)):
+    sections = {"orchestration": _orchestration, "physics": _physics, "sweep": _sweep, "peer": _peer}
+    for section, to_text in sections.items():
         if section in results:
             measured = results[section]
             took = f"Took {measured['runtime_s']:.0f} s; load average before it {measured['load_average_before']}."
@@ -32,19 +33,19 @@ def _orchestration(rows: list[dict[str, Any]]) -> str:
 
 
 def _physics(rows: list[dict[str, Any]]) -> str:
-    rates = ("num_envs", "env-steps", "bare physics", "recorder=none", "async generated", "async written", "open loop")
+    rates = ("num_envs", "env-steps", "bare physics", "recorder=none", "async generated", "async written")
     rate_cells = [
         (
             str(r["num_envs"]), _n(r["env_steps"]), _n(r["raw_steps_per_s"]), _n(r["none_steps_per_s"]),
-            _n(r["async_generated_steps_per_s"]), _n(r["async_written_steps_per_s"]), _n(r["open_loop_steps_per_s"]),
+            _n(r["async_generated_steps_per_s"]), _n(r["async_written_steps_per_s"]),
         )
         for r in rows
     ]  # fmt: skip
-    ratios = ("num_envs", "none", "goal", "none, CPU time", "none / open loop", "async generated", "async written")
+    ratios = ("num_envs", "none", "goal", "none, CPU time", "async generated", "async written")
     ratio_cells = [
         (
             str(r["num_envs"]), _share(r["none_ratio"]), _goal(r["goal_ratio"], r["goal_met"], _share),
-            _share(r["none_cpu_ratio"]), _share(r["none_open_loop_ratio"]), _share(r["async_generated_ratio"]),
+            _share(r["none_cpu_ratio"]), _share(r["async_generated_ratio"]),
             _share(r["async_written_ratio"]),
         )
         for r in rows
@@ -73,6 +74,41 @@ def _sweep(rows: list[dict[str, Any]]) -> str:
     first = rows[0]
     heading = f"env={first['env']}, task={first['task']}, {first['attempts']} attempts, median of {first['jobs']} seeds"
     return f"## (c) Recorders and queue sizes: {heading}\n\n{markdown_table(header, cells)}"
+
+
+def _peer(rows: list[dict[str, Any]]) -> str:
+    speed = ("num_envs", "attempts", "repeats", "pipeline, env-steps/s", "peer, env-steps/s", "ratio", "goal")
+    speed_cells = [
+        (
+            str(r["num_envs"]), str(r["attempts"]), str(r["repeats"]), _n(r["pipeline_steps_per_s"]),
+            _n(r["peer_steps_per_s"]), _times(r["ratio"]), _goal(r["goal_ratio"], r["goal_met"], _times),
+        )
+        for r in rows
+    ]  # fmt: skip
+    demos = ("num_envs", "pipeline, demos/h", "peer, demos/h", "ratio", "peer's time in the env")
+    demo_cells = [
+        (
+            str(r["num_envs"]), _n(r["pipeline_demos_per_hour"]), _n(r["peer_demos_per_hour"]),
+            _times(r["demos_ratio"]), _share(r["peer_env_share"]),
+        )
+        for r in rows
+    ]  # fmt: skip
+    equal = ("num_envs", "target poses differ by", "gripper actions differ by")
+    equal_cells = [
+        (str(r["num_envs"]), f"{r['pose_difference']:.1e}", f"{r['gripper_difference']:.1e}")
+        for r in rows
+        if r["pose_difference"] is not None
+    ]
+    return (
+        f"## (d) Isaac Lab Mimic's own loop: {rows[0]['peer']}, env=kinematic, task={rows[0]['task']}, no recorder\n\n"
+        f"{markdown_table(speed, speed_cells)}\n{markdown_table(demos, demo_cells)}\n"
+        "What both execute, without noise and with the nearest demo chosen; the largest difference of any entry in any "
+        f"step:\n\n{markdown_table(equal, equal_cells)}"
+    )
+
+
+def _times(value: float) -> str:
+    return f"{value:,.0f} ×" if value >= 10 else f"{value:.1f} ×"
 
 
 def _n(value: float | None) -> str:

@@ -6,8 +6,9 @@ it is given, so that an episode is a function of (seed, actions).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -42,8 +43,10 @@ class MimicEnv(ABC):
         task_description: the language instruction recorded with each frame.
         observation_features: feature of every key of `observe()`; low-dimensional ones are float32.
         action_feature: feature of `action`.
+        steps_in_background: whether Python work is worth doing between `start_step` and the end of the step.
     """
 
+    steps_in_background: bool = False
     num_envs: int
     device: torch.device
     fps: int
@@ -68,6 +71,15 @@ class MimicEnv(ABC):
             actions: (N, A) float32; rows of slots outside `env_ids` are ignored.
             env_ids: (K,) int64, sorted: the slots to advance; None is all. The others keep their state.
         """
+
+    def start_step(self, actions: Tensor, env_ids: Tensor | None = None) -> Callable[[], None]:
+        """Begin a control step; arguments as of `step`.
+
+        Returns:
+            A function to call once, which ends the step, waiting for it if need be. Until then the env shows the state
+            before the step, and every call is allowed that does not change or step one of these slots.
+        """
+        return partial(self.step, actions, env_ids)
 
     @abstractmethod
     def observe(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:

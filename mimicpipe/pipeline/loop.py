@@ -4,19 +4,27 @@
                       ──put──► env_action_queue ─► ONE plan_batch ─► playheads
                                                         │ nobody thinks
                                                         ▼
-       ONE observe · ONE playhead advance · ONE pose-to-action · ONE rollout write · ONE env.step · ONE success
+               ONE playhead advance · ONE pose-to-action · the step begins
                                                         │
-                                     task_done only for slots whose plan has ended
+        meanwhile, of the state before it: ONE observe · ONE rollout write · ONE success ·
+        task_done for slots whose plan has ended ──► they finish, reset and plan again
+                                                        │
+                                                  the step ends
 
 consumes: reset and action requests. produces: simulator steps, rollout frames, served requests.
-waits for: every slot that is not parked to have a request (`SlotBoard.all_settled`).
+waits for: every slot that is not parked to have a request (`SlotBoard.all_settled`), and the simulator.
 unblocked by: the last thinking slot putting a request or parking. The cost of a step does not grow with Python work per
 slot: when a plan ends is known when it is loaded, so a step looks only at the slots that end in it.
+
+Where the simulator steps in the background, a slot whose plan has ended sits out the step that begins, so that the
+others need not wait for what it does next. What an attempt does is not changed by when it does it.
 """
 
 import asyncio
 import time
 from collections import defaultdict
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -29,10 +37,13 @@ from mimicpipe.pipeline.run_state import RunState
 
 _YIELD_EVERY_S = 0.02
 """Signals, the sampler and the watchdog's wishes are served at least this often."""
+_MOST_RESTING = 0.25
+"""Share of the active slots that may sit out a step. Where more plans end at once, the step waits for their slots, so
+that slots which act in time with each other stay so."""
 
 
 class EnvLoop:
-    """State of the loop that no coroutine sees: which step each slot's plan ends in, and single actions."""
+    """State of the loop that no coroutine sees: after which step each slot's plan ends, and single actions."""
 
     def __init__(self, run: RunState) -> None:
         env = run.env
@@ -43,12 +54,15 @@ class EnvLoop:
         self.manual = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
         self.num_manual = 0
         self.has_cameras = False
+        self.in_flight: Tensor | None = None
+        self.moved: Tensor | None = None
 
     # ---- requests
 
     def serve_resets(self) -> None:
         """Reset every slot that asked, in one call."""
         run, env = self.run, self.run.env
+        self._judge()
         slots = [slot for slot, _ in run.reset_queue.drain()]
         ids = torch.tensor(slots, dtype=torch.int64, device=env.device)
         seeds = np.asarray([_seed(run, slot) for slot in slots], dtype=np.int64)
@@ -64,6 +78,13 @@ class EnvLoop:
             run.was_reset[slot] = True
             run.start[slot] = run.counters.batch_steps
             run.reset_queue.task_done(slot)
+
+    def asked_in_flight(self) -> bool:
+        """Whether a slot that the step in progress moves asks for something, which must wait until it has ended."""
+        if self.in_flight is None:
+            return False
+        asking = [*self.run.reset_queue.waiting(), *self.run.action_queue.waiting()]
+        return bool(torch.isin(self.in_flight, torch.tensor(asking, device=self.in_flight.device)).any())
 
     def _remember_initial_state(self, ids: Tensor) -> None:
         run = self.run
@@ -136,33 +157,72 @@ class EnvLoop:
 
     # ---- stepping
 
-    def step(self) -> None:
-        """One control step of every slot that is not parked."""
+    def ended(self) -> list[tuple[int, bool]]:
+        """Slots whose plan ends with the state that is shown now, and whether the episode's limit cut it short."""
+        due = self.ends.pop(self.run.counters.batch_steps, ())
+        return [
+            (slot, timed_out)
+            for slot, token, timed_out in due
+            if token == self.token[slot] and not self.run.board.is_thinking(slot)
+        ]
+
+    @contextmanager
+    def step(self, resting: Sequence[int]) -> Generator[None]:
+        """One control step of every slot that is neither parked nor `resting`, in progress while the block runs."""
+        end = self._start_step(resting)
+        try:
+            yield
+        finally:
+            with self.run.clock.stage("step"):
+                end()
+            self.moved, self.in_flight = self.in_flight, None
+
+    def _start_step(self, resting: Sequence[int]) -> Callable[[], None]:
         run, env = self.run, self.run.env
         active = run.board.active_ids()
-        ids = None if run.board.num_parked == 0 else active
-        observations: dict[str, Tensor] = {}
-        if run.rollout is not None:
-            with run.clock.stage("render" if self.has_cameras else "observe"):
-                observations = env.observe(ids)
-                self.has_cameras = any(value.ndim == 4 for value in observations.values())
+        if resting:
+            active = active[torch.isin(active, torch.tensor(resting, device=env.device), invert=True)]
+            for slot in resting:
+                run.start[slot] += 1  # the step does not count for it
+        ids = None if active.shape[0] == env.num_envs else active
         with run.clock.stage("step"):
             actions = self._next_actions(ids, active)
-        if run.rollout is not None:
-            with run.clock.stage("record"):
-                run.rollout.append(active, {**observations, "action": actions})
-        with run.clock.stage("step"):
             if ids is not None:
                 self.actions.index_copy_(0, ids, actions)
-                actions = self.actions
-            env.step(actions, ids)
-            success = run.success_term(env)
-            run.hold.add_(1).mul_(success)
-            run.ever.logical_or_(success)
-            run.status_stale = True
+            end = env.start_step(actions if ids is None else self.actions, ids)
+        self._record(ids, active, actions)
+        self._judge()
+        self.in_flight = active
         run.counters.batch_steps += 1
         run.counters.env_steps += active.shape[0]
-        self._wake_ended()
+        return end
+
+    def _record(self, ids: Tensor | None, active: Tensor, actions: Tensor) -> None:
+        run = self.run
+        if run.rollout is None:
+            return
+        with run.clock.stage("render" if self.has_cameras else "observe"):
+            observations = run.env.observe(ids)
+            self.has_cameras = any(value.ndim == 4 for value in observations.values())
+        with run.clock.stage("record"):
+            run.rollout.append(active, {**observations, "action": actions})
+
+    def _judge(self) -> None:
+        """Count success for the slots that the last step has moved, once for each step."""
+        moved, self.moved = self.moved, None
+        if moved is None:
+            return
+        run = self.run
+        with run.clock.stage("step"):
+            success = run.success_term(run.env)
+            if moved.shape[0] == run.env.num_envs:
+                run.hold.add_(1).mul_(success)
+                run.ever.logical_or_(success)
+            else:
+                success = success.index_select(0, moved)
+                run.hold.index_copy_(0, moved, (run.hold.index_select(0, moved) + 1).mul_(success))
+                run.ever.index_copy_(0, moved, run.ever.index_select(0, moved).logical_or_(success))
+            run.status_stale = True
 
     def _next_actions(self, ids: Tensor | None, active: Tensor) -> Tensor:
         """(K, A) actions of the active slots: from the playheads, or the single action a slot has put."""
@@ -181,15 +241,14 @@ class EnvLoop:
             self.manual.zero_()
         return actions
 
-    def _wake_ended(self) -> None:
-        run = self.run
-        ended = self.ends.pop(run.counters.batch_steps, None)
+    def wake(self, ended: Sequence[tuple[int, bool]]) -> None:
+        """Let the coroutines of slots whose plan has ended go on."""
         if not ended:
             return
+        run = self.run
+        self._judge()
         finite = run.env.finite().cpu().numpy()
-        for slot, token, timed_out in ended:
-            if token != self.token[slot] or run.board.is_thinking(slot):
-                continue
+        for slot, timed_out in ended:
             error: Exception | None = None
             if not finite[slot]:
                 error = NonFiniteError(f"slot {slot}: the simulator's state is not finite")
@@ -218,9 +277,7 @@ async def env_loop(run: RunState) -> None:
     budget, board = run.budget, run.board
     yielded = time.perf_counter()
     while budget.stop_reason is None:
-        if board.thinking:
-            run.clock.switch("plan")
-            await board.all_settled()
+        if await _all_served(loop):
             yielded = time.perf_counter()
         elif time.perf_counter() - yielded > _YIELD_EVERY_S:
             await asyncio.sleep(0)
@@ -228,21 +285,42 @@ async def env_loop(run: RunState) -> None:
             continue
         if budget.stop_reason is not None:
             break
-        if not run.reset_queue.empty():
-            loop.serve_resets()
-            continue
-        if not run.action_queue.empty():
-            with run.clock.stage("plan"):
-                loop.serve_actions()
-            if board.thinking:
-                continue
         if board.num_parked == board.num_envs:
             if board.release():
                 await asyncio.sleep(0)
-                continue
-            if not await budget.changed() and budget.stop_reason is None:
+            elif not await budget.changed() and budget.stop_reason is None:
                 raise RuntimeError("every slot is parked although the budget is not settled")
             continue
-        loop.step()
-        board.release()
+        ended = loop.ended()
+        if not run.env.steps_in_background or len(ended) > _MOST_RESTING * (board.num_envs - board.num_parked):
+            loop.wake(ended)
+            ended = []
+            if board.thinking:
+                continue
+        with loop.step([slot for slot, _ in ended]):
+            loop.wake(ended)
+            board.release()
+            await _all_served(loop)
     await run.ledger.drain()
+
+
+async def _all_served(loop: EnvLoop) -> bool:
+    """Wait until no slot thinks, and serve what they ask for, until all act or are parked; whether one did think."""
+    run, thought = loop.run, False
+    while run.budget.stop_reason is None:
+        if run.board.thinking:
+            thought = True
+            run.clock.switch("plan")
+            await run.board.all_settled()
+        elif loop.asked_in_flight():
+            break
+        elif not run.reset_queue.empty():
+            loop.serve_resets()
+        elif not run.action_queue.empty():
+            with run.clock.stage("plan"):
+                loop.serve_actions()
+            if not run.board.thinking:
+                break
+        else:
+            break
+    return thought

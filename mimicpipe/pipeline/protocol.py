@@ -10,7 +10,7 @@ An action request is `(env_id, payload)` with one of three payloads:
 With a plan the coroutine sleeps until the plan's last step is done (`await queue.join()`), and the loop plays it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -31,6 +31,7 @@ class SimEnv(Protocol):
     noise_dim: int
     gripper_dim: int
     task_description: str
+    steps_in_background: bool
 
     def reset(self, env_ids: Tensor, seeds: Seeds) -> None:
         """Put slots (K,) into initial states drawn from seeds (K,)."""
@@ -38,6 +39,10 @@ class SimEnv(Protocol):
 
     def step(self, actions: Tensor, env_ids: Tensor | None = None) -> None:
         """Advance slots (None: all) one control step; actions (N, A)."""
+        ...
+
+    def start_step(self, actions: Tensor, env_ids: Tensor | None = None) -> Callable[[], None]:
+        """Begin such a step; the function that ends it. Until then the state before the step is shown."""
         ...
 
     def observe(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:

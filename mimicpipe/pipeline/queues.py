@@ -44,6 +44,8 @@ class RequestQueue:
         self._unfinished = 0
         self._all_done: asyncio.Future[None] | None = None
         self._closed: BaseException | None = None
+        self.not_during: RequestQueue | None = None
+        """A queue in which the slot must have nothing pending when it puts a request here."""
 
     def _check_slot(self, env_id: Any) -> int:
         try:
@@ -57,6 +59,11 @@ class RequestQueue:
             raise RequestError(f"{self.name}: slot {caller} put a request for slot {env_id}; use your own env_id")
         if self._futures[env_id] is not None:
             raise RequestError(f"{self.name}: slot {env_id} has a request already; await join() before the next put()")
+        other = self.not_during
+        if other is not None and other.is_pending(env_id):
+            raise RequestError(
+                f"{self.name}: slot {env_id} has a request in {other.name}; await {other.name}.join() first"
+            )
         return env_id
 
     def put_nowait(self, item: Any) -> None:
@@ -105,6 +112,14 @@ class RequestQueue:
     def empty(self) -> bool:
         """Whether no request waits."""
         return not self._items
+
+    def waiting(self) -> list[int]:
+        """Slots whose request is not yet taken by the env loop."""
+        return [slot for slot, _ in self._items]
+
+    def is_pending(self, env_id: int) -> bool:
+        """Whether the slot has a request that has not been served."""
+        return self._futures[env_id] is not None
 
     def drain(self) -> list[tuple[int, Any]]:
         """Take every waiting request, ordered by slot (so that batches do not depend on who came first)."""

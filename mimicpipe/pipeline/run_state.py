@@ -67,6 +67,7 @@ class RunState:
         self.board = SlotBoard(n, device)
         self.reset_queue = RequestQueue("env_reset_queue", self.board, lock=lock)
         self.action_queue = ActionQueue(self.board, env.action_dim, env.eef_names, lock=lock)
+        self.reset_queue.not_during = self.action_queue
         self.ledger = Ledger(
             self.budget, self.clock, self.counters, sink, failed_sink, on_outcome, max_errors=ERRORS_IN_A_ROW * n
         )

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mimicpipe.envs.mujoco import ik, kinematics
+from mimicpipe.envs.mujoco import ik, kernels, kinematics
 from mimicpipe.envs.mujoco.env import MujocoEnv
 from mimicpipe.envs.mujoco.panda import JOINT_LOWER, JOINT_UPPER
 from mimicpipe.envs.tasks.pick import PickTask
@@ -24,11 +24,13 @@ def near_rest(seed: int, count: int, spread: float) -> kinematics.Array:
 @given(seed=SEEDS)
 def test_damped_system_is_solved(seed: int) -> None:
     jac = kinematics.jacobian(kinematics.forward(near_rest(seed, 5, 1.0)))
-    rhs = np.random.default_rng(seed).normal(size=(6, 5))
-    solution = ik._solve_damped(jac, rhs)
+    error = np.random.default_rng(seed).normal(size=(6, 5))
+    step, system, no_wish = np.empty(7), np.empty((6, 7)), np.zeros(7)
     for slot in range(5):
-        matrix = jac[:, :, slot] @ jac[:, :, slot].T + ik._DAMPING_SQ * np.eye(6)
-        np.testing.assert_allclose(matrix @ solution[:, slot], rhs[:, slot], rtol=1e-8, atol=1e-9)
+        part = np.ascontiguousarray(jac[:, :, slot])
+        kernels.damped_step(part, error[:, slot].copy(), no_wish, ik._DAMPING_SQ, np.inf, step, system)
+        expected = part.T @ np.linalg.solve(part @ part.T + ik._DAMPING_SQ * np.eye(6), error[:, slot])
+        np.testing.assert_allclose(step, expected, rtol=1e-8, atol=1e-9)
 
 
 @settings(deadline=None, max_examples=30)

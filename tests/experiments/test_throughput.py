@@ -8,9 +8,9 @@ import pytest
 
 from experiments import harness
 from experiments.throughput import __main__ as cli
-from experiments.throughput import orchestration, physics, report, sweep
+from experiments.throughput import orchestration, peer, physics, report, sweep
+from experiments.throughput.peer_loop import is_installed
 from experiments.throughput.plot import RESULTS, draw
-from mimicpipe.envs.mujoco.scene import SUBSTEPS
 
 
 @pytest.fixture(autouse=True)
@@ -22,19 +22,20 @@ def _hydra_1_3():
 def taped():
     """(parts, tape) of four attempts in two slots."""
     hydra.version.setbase("1.3")
-    with harness.built("recorder=none", "env.num_envs=2", "num_demos=4", "max_attempts=4") as parts:
-        yield parts, physics.record(parts)
+    with (
+        harness.built("recorder=none", "env.num_envs=2", "num_demos=4", "max_attempts=4") as parts,
+        physics.taped(parts) as tape,
+    ):
+        yield parts, tape
 
 
 def test_the_tape_is_the_physics_of_the_run(taped):
     parts, tape = taped
     again = harness.run_pipeline(parts)
     assert tape.env_steps == again.state.counters.env_steps
-    assert parts.env._rollout is tape.physics, "the env has its physics back"
     compared = 0
     for call, after in zip(tape.calls[:-1], tape.calls[1:], strict=True):
-        tape.physics.rollout(call.models, parts.env._data, call.start, call.control, **call.options)
-        end = call.options["state"][:, -1]
+        end = tape.play(call)[:, -1]
         if len(end) == len(after.start) == 2:
             went_on = after.start[:, 0] > 0
             np.testing.assert_array_equal(end[went_on], after.start[went_on])
@@ -43,26 +44,11 @@ def test_the_tape_is_the_physics_of_the_run(taped):
 
 
 def test_played_physics_counts_the_steps_of_the_run(taped):
-    parts, tape = taped
-    sample = physics.play(tape, parts.env._data)
+    _, tape = taped
+    sample = physics.play(tape)
     assert sample.env_steps == tape.env_steps
     assert sample.wall_s > 0
     assert sample.rate == sample.env_steps / sample.wall_s
-
-
-def test_open_loop_leaves_out_what_was_reset_or_parked(taped):
-    parts, tape = taped
-    stretches = physics._stretches(tape, 8)
-    assert stretches
-    for start, control in stretches:
-        assert control.shape == (len(start), 8 * SUBSTEPS, parts.env.model.nu)
-    sample = physics.open_loop(tape, parts.env._data, 8)()
-    assert sample.env_steps == 8 * sum(len(start) for start, _ in stretches) < tape.env_steps
-
-
-def test_open_loop_of_a_tape_that_is_too_short_has_no_steps(taped):
-    parts, tape = taped
-    assert physics.open_loop(tape, parts.env._data, len(tape.calls) + 1)().env_steps == 0
 
 
 def test_orchestration_and_its_page(tmp_path):
@@ -94,7 +80,7 @@ def test_everything_at_a_toy_size(tmp_path):
     assert cli.main(["--quick", f"--out={tmp_path}"]) == 0
     results = harness.read_json(tmp_path / "throughput.json")
     assert (tmp_path / "throughput.md").read_text() == report.render(results)
-    assert {path.name for path in tmp_path.glob("*.png")} == {"orchestration.png", "physics.png", "sweep.png"}
+    assert {path.stem for path in tmp_path.glob("*.png")} - {"peer"} == {"orchestration", "physics", "sweep"}
     for row in results["physics"]["rows"]:
         assert row["none_ratio"] == pytest.approx(row["none_steps_per_s"] / row["raw_steps_per_s"])
         assert row["async_written_steps_per_s"] <= row["async_generated_steps_per_s"]
@@ -109,10 +95,38 @@ def test_everything_at_a_toy_size(tmp_path):
 
 @pytest.mark.parametrize("section", cli.SECTIONS)
 def test_the_committed_page_and_figures_are_those_of_the_committed_figures(section):
-    results = harness.read_json(RESULTS / "throughput.json")
+    file = RESULTS / f"{cli.FILES.get(section, 'throughput')}.json"
+    results = harness.read_json(file)
     assert results[section]["rows"]
     assert (RESULTS / f"{section}.png").is_file()
-    assert (RESULTS / "throughput.md").read_text() == report.render(results)
+    assert file.with_suffix(".md").read_text() == report.render(results)
+
+
+@pytest.mark.skipif(is_installed(), reason="isaaclab is installed, so nothing is missing")
+def test_a_missing_peer_is_named_in_one_line_with_what_to_install(capsys, monkeypatch, tmp_path):
+    with pytest.raises(SystemExit, match="1"):
+        cli.main(["peer"])
+    asked = capsys.readouterr().err
+    assert asked.count("\n") == 1
+    assert "isaaclab is not installed here: run `make isaaclab`" in asked
+    monkeypatch.setattr(cli, "measure", lambda section, *_: print(f"measured {section}"))
+    assert cli.main([f"--out={tmp_path}"]) == 0
+    left = capsys.readouterr()
+    assert left.out.split() == ["measured", "orchestration", "measured", "physics", "measured", "sweep"]
+    assert left.err == asked.replace("peer: ", "peer: left out; ")
+
+
+@pytest.mark.isaaclab
+@pytest.mark.skipif(not is_installed(), reason="the extra isaaclab is not installed: make isaaclab")
+def test_the_peer_is_measured_and_generates_the_same(tmp_path):
+    rows = peer.measure([peer.Case(1, 1, 1, compare=True), peer.Case(3, 3, 2)])
+    assert [(r["num_envs"], r["attempts"], len(r["repeats_peer_steps_per_s"])) for r in rows] == [(1, 1, 1), (3, 3, 2)]
+    assert all(r["ratio"] > 0 and 0 < r["peer_env_share"] < 1 and r["peer_demos_per_hour"] > 0 for r in rows)
+    assert rows[0]["pose_difference"] < 1e-5 > rows[0]["gripper_difference"]
+    cli.measure("peer", lambda: rows, tmp_path, harness.describe_machine())
+    results = harness.read_json(tmp_path / "peer.json")
+    assert (tmp_path / "peer.md").read_text() == report.render(results)
+    assert (tmp_path / "peer.png").is_file()
 
 
 def test_a_sweep_that_fails_says_where_its_output_is(tmp_path):
@@ -126,4 +140,4 @@ def test_a_sweep_that_fails_says_where_its_output_is(tmp_path):
 def test_an_unknown_section_is_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
         cli.main(["physiks"])
-    assert "unknown section physiks; choose from orchestration, physics, sweep" in capsys.readouterr().err
+    assert "unknown section physiks; choose from orchestration, physics, sweep, peer" in capsys.readouterr().err

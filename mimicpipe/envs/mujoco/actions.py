@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mimicpipe.envs.actions import NOISE_DIM, POSITION_SCALE, ROTATION_SCALE, action_dim
+from mimicpipe.envs.mujoco import kernels
 from mimicpipe.envs.mujoco.kinematics import (
     ArmPose,
     Array,
@@ -15,11 +16,11 @@ from mimicpipe.envs.mujoco.kinematics import (
     quat_from_rotation,
     rotation_from_quat,
     rotation_from_vector,
-    vector_from_rotation,
 )
 
 Actions = npt.NDArray[np.float32]
 
+_NO_NOISE = np.empty((NOISE_DIM, 0))
 _SCALE = np.repeat([[POSITION_SCALE], [ROTATION_SCALE]], NOISE_DIM // 2, axis=0)
 
 
@@ -53,12 +54,10 @@ def encode(control: str, pos: Array, rot: Array, gripper: Actions, noise: Array 
     out = np.empty((pos.shape[1], action_dim(control)), dtype=np.float32)
     out[:, -1:] = gripper
     if control == "ik_rel":
-        values = _relative_motion(pos, rot, current) / _SCALE
         # A target further away than one action is approached on the straight way, position and rotation together.
-        values /= np.maximum(np.abs(values).max(axis=0), 1.0)
-        if noise is not None:
-            values += noise
-        out[:, :NOISE_DIM] = _clip(values).T
+        kernels.as_actions(
+            _relative_motion(pos, rot, current), _SCALE[:, 0], _NO_NOISE if noise is None else noise, out
+        )
         return out
     if noise is not None:
         shift = noise * _SCALE
@@ -72,8 +71,7 @@ def encode(control: str, pos: Array, rot: Array, gripper: Actions, noise: Array 
 def _relative_motion(pos: Array, rot: Array, current: ArmPose) -> Array:
     """(6, N) from the current poses to targets."""
     motion = np.empty((NOISE_DIM, pos.shape[1]))
-    np.subtract(pos, current.pos, out=motion[:3])
-    motion[3:] = vector_from_rotation(compose_rotations(rot, current.rot.transpose(1, 0, 2)))
+    kernels.relative_motions(pos, rot, current.pos, current.rot, motion)
     return motion
 
 

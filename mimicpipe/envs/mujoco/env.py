@@ -6,14 +6,12 @@ starts are zeroed at each control step, so the state and the action alone determ
 slot, at any num_envs and thread count. Poses come from `kinematics`, not from MuJoCo, and are computed once per step.
 """
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import mujoco
 import numpy as np
 import numpy.typing as npt
 import torch
-from mujoco.rollout import Rollout
 from torch import Tensor
 
 from mimicpipe.envs.actions import GRIPPER_DIM, NOISE_DIM, action_dim, action_feature, check_control, gripper_part
@@ -22,6 +20,7 @@ from mimicpipe.envs.mujoco import ik, kinematics
 from mimicpipe.envs.mujoco.actions import Actions, asked_motion, asked_pose, encode
 from mimicpipe.envs.mujoco.kinematics import ArmPose, Array
 from mimicpipe.envs.mujoco.panda import ARM_JOINTS, FINGER_JOINTS, MAX_FINGER
+from mimicpipe.envs.mujoco.physics import Physics
 from mimicpipe.envs.mujoco.render import CameraRenderer
 from mimicpipe.envs.mujoco.scene import CAMERAS, SUBSTEPS, TIMESTEP, build_model
 from mimicpipe.envs.tasks.base import Task, TaskView
@@ -55,6 +54,7 @@ class MujocoEnv(MimicEnv):
         ConfigError: a value out of its range, or a camera or device this env or machine does not have.
     """
 
+    steps_in_background = True
     fps = round(1.0 / (SUBSTEPS * TIMESTEP))
     eef_names = (EEF,)
     noise_dim = NOISE_DIM
@@ -84,7 +84,7 @@ class MujocoEnv(MimicEnv):
         self.model = build_model(task, image_size)
         self._renderer = CameraRenderer(self.model, cameras, image_size) if cameras else None
         self._index_state()
-        self._start_physics(threads)
+        self.physics = Physics(self.model, num_envs, SUBSTEPS, threads)
         self.reset(self.all_ids(), np.zeros(num_envs, dtype=np.int64))
 
     # -- layout ------------------------------------------------------------------------------------------------------
@@ -105,16 +105,6 @@ class MujocoEnv(MimicEnv):
         self._initial_row[1:8] = ik.REST_POSTURE
         self._initial_row[8:10] = MAX_FINGER
         self._state = np.empty((self.num_envs, size))
-
-    def _start_physics(self, threads: int | None) -> None:
-        count = min(threads or len(os.sched_getaffinity(0)), self.num_envs)
-        # With one thread the pool would only add a hand-over: zero runs the physics in the calling thread.
-        self._rollout: Rollout | None = Rollout(nthread=count if count > 1 else 0)
-        self._models = [self.model] * self.num_envs
-        self._data = [mujoco.MjData(self.model) for _ in range(count)]
-        self._ctrl = np.zeros((self.num_envs, SUBSTEPS, self.model.nu))
-        self._substates = np.empty((self.num_envs, SUBSTEPS, self._state.shape[1]))
-        self._sensordata = np.empty((self.num_envs, SUBSTEPS, self.model.nsensordata))
 
     # -- state -------------------------------------------------------------------------------------------------------
 
@@ -167,30 +157,36 @@ class MujocoEnv(MimicEnv):
             ValueError: the shape is wrong, or an action asks for no finite motion in a slot that has not diverged.
             RuntimeError: the env is closed.
         """
-        if self._rollout is None:
-            raise RuntimeError("step after close")
+        self.start_step(actions, env_ids)()
+
+    def start_step(self, actions: Tensor, env_ids: Tensor | None = None) -> Callable[[], None]:
+        """Begin such a step; see `MimicEnv.start_step`. The physics runs in its own threads, without the GIL.
+
+        Raises: as `step`; and RuntimeError while an earlier step has not ended.
+        """
         if actions.shape != (self.num_envs, self.action_dim):
             raise ValueError(f"actions must be {(self.num_envs, self.action_dim)}, got {tuple(actions.shape)}")
         rows = None if env_ids is None else env_ids.cpu().numpy()
         wanted = actions.to("cpu", torch.float32).numpy()
         wanted = wanted if rows is None else wanted[rows]
-        count = len(wanted)
-        if count == 0:
-            return
+        state = self._state if rows is None else self._state[rows]
+        end = self.physics.start(state, self._controls(wanted, rows))
+
+        def finish() -> None:
+            self._state[slice(None) if rows is None else rows] = end()
+            self._touch()
+
+        return finish
+
+    def _controls(self, wanted: Actions, rows: npt.NDArray[np.int64] | None) -> Array:
+        """Servo targets (K, nu) of one control step; those of a slot that has diverged are zero."""
         with _quiet():
             targets = self._servo_targets(wanted, rows)
-        finite = np.isfinite(wanted).all(axis=1) & np.isfinite(targets).all(axis=1)
+        finite = np.logical_and(np.isfinite(wanted).all(axis=1), np.isfinite(targets).all(axis=1))
         if not finite.all():
             self._check_diverged(finite, rows)
             targets[~finite] = 0.0
-        self._ctrl[:count] = targets[:, None]
-        state = self._state if rows is None else self._state[rows]
-        self._rollout.rollout(
-            self._models[:count], self._data, state, self._ctrl[:count], nstep=SUBSTEPS, skip_checks=True,
-            state=self._substates[:count], sensordata=self._sensordata[:count], chunk_size=self._chunk(count),
-        )  # fmt: skip
-        self._state[slice(None) if rows is None else rows] = self._substates[:count, -1]
-        self._touch()
+        return targets
 
     def _check_diverged(self, finite: npt.NDArray[np.bool_], rows: npt.NDArray[np.int64] | None) -> None:
         """Nothing finite can be asked of a slot that has diverged; of any other, it must be."""
@@ -208,9 +204,6 @@ class MujocoEnv(MimicEnv):
         ctrl[:, :7] = ik.joint_targets(joints, arm, asked_motion(self.control, actions, arm)).T
         ctrl[:, 7] = np.where(actions[:, -1] < 0.0, 0.0, MAX_FINGER)
         return ctrl
-
-    def _chunk(self, count: int) -> int:
-        return max(1, count // (4 * len(self._data)))
 
     # -- kinematics --------------------------------------------------------------------------------------------------
 
@@ -241,8 +234,10 @@ class MujocoEnv(MimicEnv):
 
     def _object_matrices(self) -> dict[str, Tensor]:
         values = np.ascontiguousarray(self._state[:, self._object_columns].transpose(2, 1, 0))
-        rot = kinematics.rotation_from_quat(values[3:])
-        return {name: _pose_tensor(values[:3, i], rot[:, :, i]) for i, name in enumerate(self.object_names)}
+        return {
+            name: _pose_tensor(values[:3, i], kinematics.rotation_from_quat(values[3:, i]))
+            for i, name in enumerate(self.object_names)
+        }
 
     def _object_speeds(self) -> dict[str, Tensor]:
         x, y, z = self._state[:, self._speed_columns].transpose(2, 1, 0)
@@ -330,9 +325,7 @@ class MujocoEnv(MimicEnv):
 
     def close(self) -> None:
         """Stop the physics threads and free the GL context; safe to call twice."""
-        if self._rollout is not None:
-            self._rollout.close()
-        self._rollout = None
+        self.physics.close()
         if self._renderer is not None:
             self._renderer.close()
 

@@ -1,0 +1,273 @@
+"""The MuJoCo env's inner loops over slots: kinematics, rotations, actions, inverse kinematics.
+
+The batch is the last axis of every array. `kinematics`, `actions` and `ik` say what the arguments mean and where the
+methods come from; these are their bodies.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from mimicpipe.compiled import compiled
+
+Array = npt.NDArray[np.float64]
+
+
+@compiled
+def forward(
+    q: Array, dh_a: Array, dh_d: Array, twist: Array, yaw: float, offset: float,
+    rot: Array, pos: Array, axes: Array, origins: Array,
+) -> None:  # fmt: skip
+    """Fill in the arms' poses from joint positions q (7, N)."""
+    cos_yaw, sin_yaw = math.cos(yaw), math.sin(yaw)
+    x, y, z, p, t = np.empty(3), np.empty(3), np.empty(3), np.empty(3), np.empty(3)
+    for i in range(q.shape[1]):
+        x[:], y[:], z[:], p[:] = 0.0, 0.0, 0.0, 0.0
+        x[0] = y[1] = z[2] = 1.0
+        for joint in range(7):
+            for k in range(3):
+                p[k] += dh_a[joint] * x[k]
+                # A quarter turn about x maps (y, z) to (z, -y) or (-z, y).
+                if twist[joint] > 0.0:
+                    y[k], z[k] = z[k], -y[k]
+                elif twist[joint] < 0.0:
+                    y[k], z[k] = -z[k], y[k]
+                p[k] += dh_d[joint] * z[k]
+                axes[joint, k, i] = z[k]
+                origins[joint, k, i] = p[k]
+            c, s = math.cos(q[joint, i]), math.sin(q[joint, i])
+            for k in range(3):
+                t[k] = c * x[k] + s * y[k]
+                y[k] = c * y[k] - s * x[k]
+                x[k] = t[k]
+        for k in range(3):
+            rot[k, 0, i] = cos_yaw * x[k] + sin_yaw * y[k]
+            rot[k, 1, i] = cos_yaw * y[k] - sin_yaw * x[k]
+            rot[k, 2, i] = z[k]
+            pos[k, i] = p[k] + offset * z[k]
+
+
+@compiled
+def jacobian_of(i: int, pos: Array, axes: Array, origins: Array, jac: Array) -> None:
+    """Fill in the Jacobian (6, 7) of one arm."""
+    for joint in range(7):
+        for k in range(3):
+            a, b = (k + 1) % 3, (k + 2) % 3
+            jac[k, joint] = axes[joint, a, i] * (pos[b, i] - origins[joint, b, i]) - axes[joint, b, i] * (
+                pos[a, i] - origins[joint, a, i]
+            )
+            jac[3 + k, joint] = axes[joint, k, i]
+
+
+@compiled
+def jacobian(pos: Array, axes: Array, origins: Array, out: Array) -> None:
+    """Fill in the Jacobians (6, 7, N)."""
+    jac = np.empty((6, 7))
+    for i in range(pos.shape[1]):
+        jacobian_of(i, pos, axes, origins, jac)
+        out[:, :, i] = jac
+
+
+# -- rotations ---------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def rotation_from_vector_of(vec: Array, out: Array) -> None:
+    """Rotation (3, 3) by an axis-angle vector (3,)."""
+    x, y, z = vec
+    angle = math.sqrt(x * x + y * y + z * z)
+    a, b = 1.0, 0.5
+    if angle >= 1e-7:
+        half = math.sin(0.5 * angle) / angle
+        a, b = math.sin(angle) / angle, 2.0 * half * half
+    out[0, 0], out[0, 1], out[0, 2] = 1.0 - b * (y * y + z * z), b * x * y - a * z, b * x * z + a * y
+    out[1, 0], out[1, 1], out[1, 2] = b * x * y + a * z, 1.0 - b * (x * x + z * z), b * y * z - a * x
+    out[2, 0], out[2, 1], out[2, 2] = b * x * z - a * y, b * y * z + a * x, 1.0 - b * (x * x + y * y)
+
+
+@compiled
+def rotation_from_quat_of(quat: Array, out: Array) -> None:
+    """Rotation (3, 3) of a wxyz quaternion (4,) of any non-zero norm."""
+    w, x, y, z = quat
+    scale = 2.0 / (w * w + x * x + y * y + z * z)
+    sx, sy, sz = scale * x, scale * y, scale * z
+    out[0, 0], out[0, 1], out[0, 2] = 1.0 - (sy * y + sz * z), sx * y - sz * w, sx * z + sy * w
+    out[1, 0], out[1, 1], out[1, 2] = sx * y + sz * w, 1.0 - (sx * x + sz * z), sy * z - sx * w
+    out[2, 0], out[2, 1], out[2, 2] = sx * z - sy * w, sy * z + sx * w, 1.0 - (sx * x + sy * y)
+
+
+@compiled
+def quat_from_rotation_of(rot: Array, quat: Array) -> None:
+    """Unit wxyz quaternion (4,), w >= 0, of a rotation (3, 3)."""
+    trace = rot[0, 0] + rot[1, 1] + rot[2, 2]
+    a, b, c = rot[2, 1] - rot[1, 2], rot[0, 2] - rot[2, 0], rot[1, 0] - rot[0, 1]
+    d, e, f = rot[1, 0] + rot[0, 1], rot[0, 2] + rot[2, 0], rot[2, 1] + rot[1, 2]
+    best = max(trace, rot[0, 0], rot[1, 1], rot[2, 2])
+    if best == trace:
+        quat[0], quat[1], quat[2], quat[3] = 1.0 + trace, a, b, c
+    elif best == rot[0, 0]:
+        quat[0], quat[1], quat[2], quat[3] = a, 1.0 + 2.0 * rot[0, 0] - trace, d, e
+    elif best == rot[1, 1]:
+        quat[0], quat[1], quat[2], quat[3] = b, d, 1.0 + 2.0 * rot[1, 1] - trace, f
+    else:
+        quat[0], quat[1], quat[2], quat[3] = c, e, f, 1.0 + 2.0 * rot[2, 2] - trace
+    norm = math.sqrt(quat[0] * quat[0] + quat[1] * quat[1] + quat[2] * quat[2] + quat[3] * quat[3])
+    if quat[0] < 0.0:
+        norm = -norm
+    for k in range(4):
+        quat[k] /= norm
+
+
+@compiled
+def vector_from_rotation_of(rot: Array, out: Array) -> None:
+    """Axis-angle vector (3,), norm in [0, pi], of a rotation (3, 3)."""
+    x, y, z = rot[2, 1] - rot[1, 2], rot[0, 2] - rot[2, 0], rot[1, 0] - rot[0, 1]
+    # The skew part is 2 sin(angle) times the axis, the trace 1 + 2 cos(angle).
+    sin2 = math.sqrt(x * x + y * y + z * z)
+    cos2 = rot[0, 0] + rot[1, 1] + rot[2, 2] - 1.0
+    scale = 0.5 if sin2 < 1e-12 else math.atan2(sin2, cos2) / sin2
+    if cos2 < -1.9:
+        # Towards half a turn the skew part loses the axis; there the quaternion is well conditioned.
+        quat = np.empty(4)
+        quat_from_rotation_of(rot, quat)
+        x, y, z = quat[1], quat[2], quat[3]
+        sin_half = math.sqrt(x * x + y * y + z * z)
+        scale = 2.0 * math.atan2(sin_half, quat[0]) / sin_half
+    out[0], out[1], out[2] = scale * x, scale * y, scale * z
+
+
+@compiled
+def rotations_from_vectors(vec: Array, out: Array) -> None:
+    """`rotation_from_vector_of` each of (3, N)."""
+    for i in range(vec.shape[1]):
+        rotation_from_vector_of(vec[:, i], out[:, :, i])
+
+
+@compiled
+def rotations_from_quats(quat: Array, out: Array) -> None:
+    """`rotation_from_quat_of` each of (4, N)."""
+    for i in range(quat.shape[1]):
+        rotation_from_quat_of(quat[:, i], out[:, :, i])
+
+
+@compiled
+def quats_from_rotations(rot: Array, out: Array) -> None:
+    """`quat_from_rotation_of` each of (3, 3, N)."""
+    for i in range(rot.shape[2]):
+        quat_from_rotation_of(rot[:, :, i], out[:, i])
+
+
+@compiled
+def vectors_from_rotations(rot: Array, out: Array) -> None:
+    """`vector_from_rotation_of` each of (3, 3, N)."""
+    for i in range(rot.shape[2]):
+        vector_from_rotation_of(rot[:, :, i], out[:, i])
+
+
+@compiled
+def relative_motions(pos: Array, rot: Array, from_pos: Array, from_rot: Array, out: Array) -> None:
+    """Fill in the motions (6, N) from poses to poses: metres, rotation vector in the base's frame."""
+    turn = np.empty((3, 3))
+    for i in range(pos.shape[1]):
+        for r in range(3):
+            out[r, i] = pos[r, i] - from_pos[r, i]
+            for c in range(3):
+                turn[r, c] = (
+                    rot[r, 0, i] * from_rot[c, 0, i]
+                    + rot[r, 1, i] * from_rot[c, 1, i]
+                    + rot[r, 2, i] * from_rot[c, 2, i]
+                )
+        vector_from_rotation_of(turn, out[3:, i])
+
+
+@compiled
+def as_actions(motion: Array, scale: Array, noise: Array, out: npt.NDArray[np.float32]) -> None:
+    """Fill in relative actions (N, A) from motions (6, N); noise (6, N), or (6, 0) for none.
+
+    A motion longer than one action is shortened as a whole, position and rotation together.
+    """
+    noisy = noise.shape[1] > 0
+    for i in range(motion.shape[1]):
+        longest = 1.0
+        for k in range(6):
+            longest = max(longest, abs(motion[k, i] / scale[k]))
+        for k in range(6):
+            value = motion[k, i] / scale[k] / longest
+            if noisy:
+                value += noise[k, i]
+            out[i, k] = min(max(value, -1.0), 1.0)
+
+
+# -- inverse kinematics ------------------------------------------------------------------------------------------------
+
+
+@compiled
+def damped_step(jac: Array, error: Array, rest: Array, damping: float, most: float, step: Array, system: Array) -> None:
+    """One arm's DLS step (7,) for a task error (6,), with a wish (7,) for the null space, at most `most` a joint.
+
+    `system` (6, 7) is room for the equations; they are positive definite, so elimination needs no pivoting.
+    """
+    for r in range(6):
+        for c in range(r, 6):
+            total = jac[r, 0] * jac[c, 0]
+            for joint in range(1, 7):
+                total += jac[r, joint] * jac[c, joint]
+            system[r, c] = system[c, r] = total
+        system[r, r] += damping
+        drift = jac[r, 0] * rest[0]
+        for joint in range(1, 7):
+            drift += jac[r, joint] * rest[joint]
+        system[r, 6] = error[r] - drift
+    for k in range(5):
+        for r in range(k + 1, 6):
+            factor = system[r, k] / system[k, k]
+            for c in range(k + 1, 7):
+                system[r, c] -= factor * system[k, c]
+    for k in range(5, -1, -1):
+        system[k, 6] /= system[k, k]
+        for r in range(k):
+            system[r, 6] -= system[r, k] * system[k, 6]
+    longest = 0.0
+    for joint in range(7):
+        total = jac[0, joint] * system[0, 6]
+        for r in range(1, 6):
+            total += jac[r, joint] * system[r, 6]
+        step[joint] = rest[joint] + total
+        longest = max(longest, abs(step[joint]))
+    if longest > most:
+        for joint in range(7):
+            step[joint] *= most / longest
+
+
+@compiled
+def joint_targets(
+    q: Array, pos: Array, axes: Array, origins: Array, error: Array, rest_posture: Array, lower: Array, upper: Array,
+    rest_gain: float, damping: float, most: float, out: Array,
+) -> None:  # fmt: skip
+    """Fill in joint positions (7, N) one DLS step towards a target, within the limits."""
+    jac, system = np.empty((6, 7)), np.empty((6, 7))
+    rest, step, left, stopped = np.empty(7), np.empty(7), np.empty(6), np.empty(7)
+    for i in range(q.shape[1]):
+        jacobian_of(i, pos, axes, origins, jac)
+        left[:] = error[:, i]
+        for joint in range(7):
+            rest[joint] = rest_gain * (rest_posture[joint] - q[joint, i])
+        damped_step(jac, left, rest, damping, most, step, system)
+        beyond = False
+        for joint in range(7):
+            target = q[joint, i] + step[joint]
+            stopped[joint] = 0.0
+            if target < lower[joint] or target > upper[joint]:
+                beyond = True
+                stopped[joint] = min(max(target, lower[joint]), upper[joint]) - q[joint, i]
+                rest[joint] = 0.0
+                # The joint's column still tells what its way to the limit does for the task.
+                for r in range(6):
+                    left[r] -= jac[r, joint] * stopped[joint]
+                    jac[r, joint] = 0.0
+        if beyond:
+            damped_step(jac, left, rest, damping, most, step, system)
+        for joint in range(7):
+            target = q[joint, i] + stopped[joint] + step[joint]
+            out[joint, i] = min(max(target, lower[joint]), upper[joint])

@@ -1,0 +1,102 @@
+"""MuJoCo's physics for a batch of slots, in the background: threads of `mujoco.rollout`, and one that awaits them."""
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+from mujoco.rollout import Rollout
+
+Array = npt.NDArray[np.float64]
+
+_CHUNKS_PER_THREAD = 8
+"""A thread that is done early takes another of so many pieces: slots in contact cost more than others."""
+
+
+class Physics:
+    """Steps copies of one model.
+
+    Args:
+        model: the scene of every slot.
+        num_envs: most slots in a step.
+        substeps: physics steps in a control step.
+        threads: physics threads; None is one per CPU this process may use.
+    """
+
+    def __init__(self, model: mujoco.MjModel, num_envs: int, substeps: int, threads: int | None) -> None:
+        self.threads = min(threads or len(os.sched_getaffinity(0)), num_envs)
+        # With one thread MuJoCo's pool would only add a hand-over: zero runs the physics in the calling thread.
+        self._rollout = Rollout(nthread=self.threads if self.threads > 1 else 0)
+        self._caller = ThreadPoolExecutor(1, thread_name_prefix="mimicpipe-physics")
+        self._substeps = substeps
+        self.model = model
+        self._models = [model] * num_envs
+        self._data = [mujoco.MjData(model) for _ in range(self.threads)]
+        self._control = np.zeros((num_envs, substeps, model.nu))
+        self._states = np.empty((num_envs, substeps, 1 + model.nq + model.nv))
+        self._sensors = np.empty((num_envs, substeps, model.nsensordata))
+        self._running = False
+        self._closed = False
+
+    def start(self, state: Array, control: Array) -> Callable[[], Array]:
+        """Begin one control step of K slots.
+
+        Args:
+            state: (K, S) time, qpos, qvel; must not change until the step has ended.
+            control: (K, nu), held for the whole step.
+
+        Returns:
+            A function to call once: it waits, and gives the states (K, S) after the step, valid until the next one.
+
+        Raises:
+            RuntimeError: a step is still running, or the threads have ended.
+        """
+        if self._running:
+            raise RuntimeError("a step is still running; end it before the next")
+        if self._closed:
+            raise RuntimeError("step after close")
+        count = len(state)
+        after = self._states[:count, -1]
+        if count == 0:
+            return lambda: after
+        self._control[:count] = control[:, None]
+        begun = threading.Event()
+        future = self._caller.submit(self._step, state, count, begun)
+        self._running = True
+        # Until this thread waits, the other one cannot have the GIL, which it needs to start.
+        begun.wait()
+
+        def end() -> Array:
+            self._running = False
+            future.result()
+            return after
+
+        return end
+
+    def _step(self, state: Array, count: int, begun: threading.Event) -> None:
+        begun.set()
+        self.run(state, self._control[:count], self._states[:count], self._sensors[:count])
+
+    def run(self, state: Array, control: Array, states: Array, sensors: Array) -> None:
+        """Physics of K slots in the calling thread and MuJoCo's, T physics steps without a break.
+
+        Args:
+            state: (K, S) to start from.
+            control: (K, T, nu).
+            states: (K, T, S) room for the states after each.
+            sensors: (K, T, nsensordata) room for the sensors.
+        """
+        count = len(state)
+        self._rollout.rollout(
+            self._models[:count], self._data, state, control, nstep=control.shape[1], skip_checks=True,
+            state=states, sensordata=sensors, chunk_size=max(1, count // (_CHUNKS_PER_THREAD * self.threads)),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """End the threads; safe to call twice."""
+        self._closed = True
+        self._caller.shutdown()
+        self._rollout.close()
