@@ -5,14 +5,16 @@
 VENV  := .venv
 PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+# The peer that experiments/throughput compares with lives in an environment of its own: it brings 110 packages.
+PEER  := .venv-isaaclab
 JOBS  ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow check format lock clean
+.PHONY: help setup run test test-slow isaaclab test-isaaclab check format lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 setup: $(STAMP) ## create .venv/ from the lock file (every other target does it when needed)
 
@@ -24,6 +26,11 @@ test: check ## lint, types and the fast tests
 
 test-slow: $(STAMP) ## the tests that take minutes
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -m "slow and not gpu and not isaaclab" $(ARGS)
+
+isaaclab: $(PEER)/.installed ## create .venv-isaaclab/, with Isaac Lab Mimic to compare with (8 GB; Linux, glibc 2.35 or newer)
+
+test-isaaclab: $(PEER)/.installed ## the tests against Isaac Lab Mimic
+	OMP_NUM_THREADS=1 $(PEER)/bin/python -m pytest -q -m isaaclab $(ARGS)
 
 check: $(STAMP) ## ruff and ty
 	$(PY) -m ruff check .
@@ -38,9 +45,12 @@ format: $(STAMP) ## let ruff rewrite the sources
 lock: $(STAMP) ## write requirements.lock anew (needs uv, which setup installs)
 	$(PY) -m uv pip compile pyproject.toml --extra dev --universal --upgrade --python-version 3.12 \
 	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet --output-file requirements.lock
+	$(PY) -m uv pip compile pyproject.toml --extra dev --extra isaaclab --constraint requirements.lock --upgrade \
+	  --python-version 3.12 --python-platform x86_64-manylinux_2_35 \
+	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet --output-file requirements-isaaclab.lock
 
-clean: ## remove .venv/ and caches; outputs/ stays
-	rm -rf $(VENV) *.egg-info .pytest_cache .ruff_cache .hypothesis
+clean: ## remove .venv/, .venv-isaaclab/ and caches; outputs/ stays
+	rm -rf $(VENV) $(PEER) *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A candidate must run and be 3.12: pyenv's shim `python3.12` is on PATH even when it refuses to start.
@@ -70,3 +80,14 @@ $(STAMP): requirements.lock pyproject.toml
 	$$install --quiet --requirement requirements.lock; \
 	$$install --quiet --no-deps --no-build-isolation --editable .; \
 	touch $(STAMP)
+
+$(PEER)/.installed: requirements-isaaclab.lock pyproject.toml | $(STAMP)
+	@set -eu; \
+	$(PY) -m venv --clear $(PEER); \
+	if $(PY) -m uv --version >/dev/null 2>&1; \
+	then install="$(PY) -m uv pip install --python $(PEER)/bin/python"; \
+	else install="$(PEER)/bin/python -m pip install --disable-pip-version-check"; fi; \
+	echo "Installing requirements-isaaclab.lock into $(PEER)"; \
+	$$install --quiet --requirement requirements-isaaclab.lock; \
+	$$install --quiet --no-deps --no-build-isolation --editable .; \
+	touch $@

@@ -1,4 +1,4 @@
-"""Entry point: `python -m experiments.throughput [orchestration] [physics] [sweep]`, from the project's root."""
+"""Entry point: `python -m experiments.throughput [orchestration] [physics] [sweep] [peer]`, from the project's root."""
 
 import argparse
 import json
@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from experiments.harness import ROOT, describe_machine, read_json, write_text
-from experiments.throughput import orchestration, physics, sweep
+from experiments.throughput import orchestration, peer, physics, sweep
+from experiments.throughput.peer_loop import INSTALL, is_installed
 from experiments.throughput.plot import RESULTS, draw
 from experiments.throughput.report import render
 
-SECTIONS = ("orchestration", "physics", "sweep")
+SECTIONS = ("orchestration", "physics", "sweep", "peer")
+FILES = {"peer": "peer"}
+"""{section: stem of its json and page}, where they are not the others': this one is measured in another environment."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,11 +29,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if unknown := [name for name in args.section if name not in SECTIONS]:
         parser.error(f"unknown section {', '.join(unknown)}; choose from {', '.join(SECTIONS)}")
+    if "peer" in args.section and not is_installed():
+        parser.exit(1, f"peer: {INSTALL}\n")
     measures = quick() if args.quick else full()
     out = args.out or (_new_folder() / "results" if args.quick else RESULTS)
     description = describe_machine()  # before the first result makes the work tree differ from the commit
     for section in args.section or SECTIONS:
-        measure(section, measures[section], out, description)
+        if section == "peer" and not is_installed():
+            print(f"peer: left out; {INSTALL}", file=sys.stderr)
+        else:
+            measure(section, measures[section], out, description)
     return 0
 
 
@@ -40,6 +48,7 @@ def full() -> dict[str, Callable[[], list[dict[str, Any]]]]:
         "orchestration": orchestration.measure,
         "physics": physics.measure,
         "sweep": lambda: sweep.measure(_new_folder() / "sweep"),
+        "peer": peer.measure,
     }
 
 
@@ -47,11 +56,13 @@ def quick() -> dict[str, Callable[[], list[dict[str, Any]]]]:
     """The same at a toy size."""
     cases_a = (orchestration.Case(1, 3), orchestration.Case(64, 64))
     cases_b = (physics.Case(1, 2), physics.Case(16, 16))
+    cases_d = (peer.Case(1, 1, 1, compare=True), peer.Case(4, 4, 1))
     toy = ("num_demos=4", "max_attempts=4", "env.num_envs=1,4", "seed=0")
     return {
         "orchestration": lambda: orchestration.measure(cases_a, repeats=2),
         "physics": lambda: physics.measure(cases_b, repeats=1),
         "sweep": lambda: sweep.measure(_new_folder() / "sweep", (1, 4), toy),
+        "peer": lambda: peer.measure(cases_d),
     }
 
 
@@ -61,11 +72,11 @@ def measure(section: str, rows_of: Callable[[], list[dict[str, Any]]], out: Path
     began, load = time.perf_counter(), round(os.getloadavg()[0], 2)
     rows = rows_of()
     runtime = round(time.perf_counter() - began, 1)
-    file = out / "throughput.json"
+    file = out / f"{FILES.get(section, 'throughput')}.json"
     measured = {"machine": description, "load_average_before": load, "runtime_s": runtime, "rows": rows}
     results = {**read_json(file), section: measured}
     write_text(file, json.dumps(results, indent=1) + "\n")
-    write_text(out / "throughput.md", render(results))
+    write_text(file.with_suffix(".md"), render(results))
     draw({section: results[section]}, out)
     print(f"{section}: {runtime} s", file=sys.stderr)
     print(render({section: results[section]}).split("\n\n", 2)[2])

@@ -1,4 +1,4 @@
-"""Figures of results/throughput.json: `python -m experiments.throughput.plot` draws them again without measuring."""
+"""Figures of results/*.json: `python -m experiments.throughput.plot` draws them again without measuring."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ def draw(results: dict[str, Any], folder: Path) -> list[Path]:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    figures = {"orchestration": _orchestration, "physics": _physics, "sweep": _sweep}
+    figures = {"orchestration": _orchestration, "physics": _physics, "sweep": _sweep, "peer": _peer}
     drawn = []
     for section, figure_of in figures.items():
         if section in results:
@@ -102,6 +102,30 @@ def _sweep(rows: list[dict[str, Any]]) -> Any:
     return figure
 
 
+def _peer(rows: list[dict[str, Any]]) -> Any:
+    figure, ax = _axes()
+    envs = [r["num_envs"] for r in rows]
+    lines = (
+        ("repeats_pipeline_steps_per_s", "pipeline_steps_per_s", "mimicpipe", "C0"),
+        ("repeats_peer_steps_per_s", "peer_steps_per_s", "Isaac Lab Mimic", "C1"),
+    )
+    for repeats, key, label, color in lines:
+        ax.loglog(envs, [r[key] for r in rows], "-", color=color, label=label)
+        points = [(r["num_envs"], rate) for r in rows for rate in r[repeats]]
+        ax.plot(*zip(*points, strict=True), ".", color=color, alpha=0.6)
+    for r in rows:
+        ratio = f"{r['ratio']:,.0f}×" if r["ratio"] >= 10 else f"{r['ratio']:.1f}×"
+        at = (r["num_envs"], r["pipeline_steps_per_s"])
+        ax.annotate(ratio, at, (-6, 6), textcoords="offset points", ha="right", color="C0", fontsize="small")
+    ax.set(xlabel="num_envs", ylabel="env-steps/s", title="Same env and demos, no recorder, one thread")
+    ax.margins(x=0.12)
+    ax.set_xticks(envs, [str(n) for n in envs])
+    ax.minorticks_off()
+    ax.legend(frameon=False, loc="upper left")
+    return figure
+
+
 if __name__ == "__main__":
-    for drawn_path in draw(read_json(RESULTS / "throughput.json"), RESULTS):
-        print(drawn_path)
+    for file in ("throughput.json", "peer.json"):
+        for drawn_path in draw(read_json(RESULTS / file), RESULTS):
+            print(drawn_path)

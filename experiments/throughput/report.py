@@ -93,11 +93,11 @@ def _peer(rows: list[dict[str, Any]]) -> str:
         )
         for r in rows
     ]  # fmt: skip
-    equal = ("num_envs", "target poses differ by", "gripper actions differ by")
+    equal = ("num_envs", "steps", "target poses differ by", "gripper actions differ by", "small turns left out, steps")
     equal_cells = [
-        (str(r["num_envs"]), f"{r['pose_difference']:.1e}", f"{r['gripper_difference']:.1e}")
+        (str(r["num_envs"]), _n(d["steps"]), f"{d['pose']:.1e}", f"{d['gripper']:.1e}", _n(d["small_turns"]))
         for r in rows
-        if r["pose_difference"] is not None
+        if (d := r["difference"]) is not None
     ]
     return (
         f"## (d) Isaac Lab Mimic's own loop: {rows[0]['peer']}, env=kinematic, task={rows[0]['task']}, no recorder\n\n"

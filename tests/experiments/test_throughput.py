@@ -122,7 +122,9 @@ def test_the_peer_is_measured_and_generates_the_same(tmp_path):
     rows = peer.measure([peer.Case(1, 1, 1, compare=True), peer.Case(3, 3, 2)])
     assert [(r["num_envs"], r["attempts"], len(r["repeats_peer_steps_per_s"])) for r in rows] == [(1, 1, 1), (3, 3, 2)]
     assert all(r["ratio"] > 0 and 0 < r["peer_env_share"] < 1 and r["peer_demos_per_hour"] > 0 for r in rows)
-    assert rows[0]["pose_difference"] < 1e-5 > rows[0]["gripper_difference"]
+    assert rows[0]["difference"]["pose"] < 1e-5 > rows[0]["difference"]["gripper"]
+    assert rows[0]["difference"]["steps"] > 50 > 10 >= rows[0]["difference"]["small_turns"]
+    assert rows[1]["difference"] is None
     cli.measure("peer", lambda: rows, tmp_path, harness.describe_machine())
     results = harness.read_json(tmp_path / "peer.json")
     assert (tmp_path / "peer.md").read_text() == report.render(results)
