@@ -5,15 +5,17 @@ Nothing is encoded again, and the same episodes give the same bytes, whoever sta
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from mimicpipe.recorders.camera_encoder import VideoSettings
+from mimicpipe.recorders.column_spill import ColumnSpill
 from mimicpipe.recorders.data_files import DEFAULT_FEATURES, DataWriter, default_columns
 from mimicpipe.recorders.dataset_meta import EpisodeTable, write_info, write_run_info, write_stats, write_tasks
 from mimicpipe.recorders.episode_stats import STATISTICS, episode_stats
-from mimicpipe.recorders.frame_stats import numeric_stats
+from mimicpipe.recorders.layout import CAMERAS
 from mimicpipe.recorders.pixel_stats import pixel_stats
 from mimicpipe.recorders.staged import StagedEpisode
 from mimicpipe.recorders.video_files import VideoWriter, video_info
@@ -35,21 +37,22 @@ def assemble(root: Path, header: Mapping[str, Any], episodes: Iterable[StagedEpi
         RecorderError: a video lacks frames.
         OSError: the disk is full, or fails.
     """
-    building = _Building(root, header)
-    try:
-        for episode in episodes:
-            building.add(episode)
-    finally:
-        building.close()
-    if building.episodes:
-        building.finish()
+    with TemporaryDirectory(prefix="columns-", dir=root.parent) as folder:
+        building = _Building(root, header, Path(folder))
+        try:
+            for episode in episodes:
+                building.add(episode)
+        finally:
+            building.close()
+        if building.episodes:
+            building.finish()
     return building.episodes
 
 
 class _Building:
     """A dataset that grows."""
 
-    def __init__(self, root: Path, header: Mapping[str, Any]) -> None:
+    def __init__(self, root: Path, header: Mapping[str, Any], scratch: Path) -> None:
         self._root = root
         self._header = header
         self._features = {**header["features"], **DEFAULT_FEATURES}
@@ -58,6 +61,8 @@ class _Building:
         videos = [name for name, feature in header["features"].items() if feature["dtype"] == "video"]
         self._videos = {name: VideoWriter(root, name, fps, limit) for name in videos}
         self._table = EpisodeTable(self._features)
+        numeric = [name for name, feature in self._features.items() if feature["dtype"] not in CAMERAS]
+        self._spill = ColumnSpill(scratch, numeric)
         self._tasks: dict[str, int] = {}
         self._pixels: dict[str, np.ndarray] = {}
         self._sampled: dict[str, int] = {}
@@ -81,7 +86,9 @@ class _Building:
         }
         for name, video in self._videos.items():
             plain |= video.write(episode.cameras[name].files[0], episode.length)
-        stats = _numeric_stats(episode, added)
+        numeric = _flat({**episode.columns, **added})
+        self._spill.write({**numeric, "timestamp": numeric["timestamp"].astype(np.float32)})
+        stats = episode_stats(numeric)
         counts = dict.fromkeys(self._features, episode.length)
         for name, camera in episode.cameras.items():
             stats[name], counts[name] = pixel_stats(camera.pixels), camera.sampled
@@ -93,7 +100,7 @@ class _Building:
 
     def close(self) -> None:
         """Complete the files of frames."""
-        for writer in (self._data, *self._videos.values()):
+        for writer in (self._data, self._spill, *self._videos.values()):
             writer.close()
 
     def finish(self) -> None:
@@ -111,16 +118,14 @@ class _Building:
         write_run_info(root, header["run_info"], {"pixels": pixels} if pixels else {})
 
     def _stats(self) -> dict[str, Mapping[str, Any]]:
-        files = sorted((self._root / "data").glob("*/*.parquet"))
-        found = numeric_stats(files, [name for name in self._features if name not in self._pixels])
+        found: dict[str, dict[str, np.ndarray]] = self._spill.stats()
         for name, pixels in self._pixels.items():
             rows = pixel_stats(pixels).reshape(len(STATISTICS), 3, 1, 1)
             found[name] = {**dict(zip(STATISTICS, rows, strict=True)), "count": np.array([self._sampled[name]])}
         return {name: found[name] for name in self._features}
 
 
-def _numeric_stats(episode: StagedEpisode, added: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """{feature: (9, D)}."""
-    flat = {name: column.reshape(episode.length, -1) for name, column in episode.columns.items()}
-    flat = {name: column[:, 0] if column.shape[1] == 1 else column for name, column in flat.items()}
-    return episode_stats({**flat, **added})
+def _flat(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """{feature: (T, D), or (T,) for a scalar}."""
+    flat = {name: column.reshape(len(column), -1) for name, column in columns.items()}
+    return {name: column[:, 0] if column.shape[1] == 1 else column for name, column in flat.items()}

@@ -10,6 +10,7 @@ import numpy as np
 from mimicpipe.recorders.data_files import CHUNKS_SIZE, DATA_PATH, next_file
 from mimicpipe.recorders.episode_rows import PREFIX, arrow_schema
 from mimicpipe.recorders.episode_stats import STATISTICS
+from mimicpipe.recorders.frame_stats import ORDER
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,7 +19,6 @@ VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.m
 EPISODES_PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 INFO_FILE = "meta/mimicpipe.json"
 _ROWS_PER_FILE = 100_000
-_ORDER = ("min", "max", "mean", "std", "count", "q01", "q10", "q50", "q90", "q99")
 
 Stats = Mapping[str, Mapping[str, Any]]
 
@@ -62,7 +62,7 @@ def write_info(
 def write_stats(root: Path, stats: Stats) -> None:
     """Write meta/stats.json: {feature: {statistic: array}}."""
     plain = {
-        name: {key: np.asarray(values[key]).tolist() for key in _ORDER if key in values}
+        name: {key: np.asarray(values[key]).tolist() for key in ORDER if key in values}
         for name, values in stats.items()
     }
     _write_json(root / "meta" / "stats.json", plain)
@@ -140,7 +140,7 @@ class EpisodeTable:
         for name, feature in self._features.items():
             stacked = np.stack(self._stats[name][part])  # (E, 9, D)
             deep = feature["dtype"] in ("image", "video")
-            for key in _ORDER:
+            for key in ORDER:
                 if key == "count":
                     column = _lists(np.array(self._counts[name][part])[:, None], deep=False)
                 else:

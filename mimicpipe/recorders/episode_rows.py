@@ -18,6 +18,7 @@ from torch import Tensor
 
 from mimicpipe.errors import ConfigError
 from mimicpipe.pipeline.episode import Episode
+from mimicpipe.recorders.features import is_finite
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +37,7 @@ def episode_row(episode: Episode) -> Row:
     if not -(2**63) <= outcome.seed < 2**63:
         raise ValueError(f"seed {outcome.seed} does not fit in int64")
     state = episode.initial_state.detach().to("cpu", torch.float64).reshape(-1)
-    if not bool(torch.isfinite(state).all()):
+    if not is_finite(state):
         raise ValueError("initial_state: NaN or infinity")
     return {
         "attempt": int(outcome.attempt),
@@ -108,6 +109,8 @@ def _to_json(value: object, where: str) -> str:
 
 def _plain(value: object, where: str) -> object:
     """Copy of a value in JSON's types; tensors and arrays become lists."""
+    if type(value) in (str, int):  # most of them
+        return value
     if isinstance(value, Tensor):
         value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray | np.generic):

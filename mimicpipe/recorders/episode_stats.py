@@ -30,11 +30,12 @@ def episode_stats(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     groups: dict[tuple[np.dtype, bool], list[str]] = {}
     for name, column in columns.items():
         # A sum over T is pairwise where a column stands alone, so (T,) and (T, D) are kept apart.
-        groups.setdefault((column.dtype, column.size == len(column)), []).append(name)
+        precision = np.result_type(column.dtype, np.float32)
+        groups.setdefault((precision, column.size == len(column)), []).append(name)
     found: dict[str, np.ndarray] = {}
-    for (_, alone), names in groups.items():
+    for (precision, alone), names in groups.items():
         parts = [columns[name].reshape(len(columns[name]), -1) for name in names]
-        stats = _stats(np.concatenate(parts, axis=1), alone)
+        stats = _stats(np.concatenate(parts, axis=1, dtype=precision), alone)
         at = 0
         for name, part in zip(names, parts, strict=True):
             found[name] = stats[:, at : at + part.shape[1]]
@@ -43,12 +44,10 @@ def episode_stats(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _stats(values: np.ndarray, alone: bool) -> np.ndarray:
-    """(9, D) float64 of values (T, D) of one dtype."""
-    if len(values) < 2:
-        # LeRobot takes no quantiles here, and the column's own dtype.
+    """(9, D) float64 of values (T, D)."""
+    if len(values) < 2:  # LeRobot takes no quantiles here
         mean = values.mean(axis=0)
         return np.stack([values[0], values[0], mean, values.std(axis=0), *[mean] * len(QUANTILES)]).astype(np.float64)
-    values = values.astype(np.result_type(values.dtype, np.float32), copy=False)
     ordered = np.sort(values, axis=0)
     low, high = ordered[0], ordered[-1]
     mean, squares = _mean(values, alone), _mean(values**2, alone)

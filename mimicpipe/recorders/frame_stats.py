@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+ORDER = ("min", "max", "mean", "std", "count", "q01", "q10", "q50", "q90", "q99")
+"""Of the statistics in LeRobot's files."""
 QUANTILES = {"q01": 0.01, "q10": 0.1, "q50": 0.5, "q90": 0.9, "q99": 0.99}
 
 
@@ -23,27 +25,29 @@ def numeric_stats(files: Iterable[Path], names: Iterable[str]) -> dict[str, dict
         {column: {statistic: (D,)}}; `count` is (1,), the number of frames.
     """
     files = list(files)
-    return {name: _column_stats(np.concatenate([_read(file, name) for file in files])) for name in names}
+    return {name: column_stats(np.concatenate([_read(file, name) for file in files])) for name in names}
+
+
+def column_stats(values: np.ndarray) -> dict[str, np.ndarray]:
+    """The same for one column's values (T, D) or (T,), one element at a time, so as to need little memory."""
+    values = values.reshape(len(values), -1)
+    elements = [_element_stats(values[:, element].astype(np.float64)) for element in range(values.shape[1])]
+    stats = {key: np.array([element[key] for element in elements]) for key in elements[0]}
+    count = {"count": np.array([len(values)])}
+    return {key: (count | stats)[key] for key in ORDER}
 
 
 def _read(file: Path, name: str) -> np.ndarray:
-    """(T, D) float64 values of one column; one column at a time bounds the memory."""
+    """(T, D) values of one column; one column at a time bounds the memory."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     column = pq.read_table(file, columns=[name]).column(name).combine_chunks()
     rows = len(column)
     values = column.flatten() if isinstance(column, pa.FixedSizeListArray | pa.ListArray) else column
-    return values.to_numpy(zero_copy_only=False).astype(np.float64).reshape(rows, -1)
+    return values.to_numpy(zero_copy_only=False).reshape(rows, -1)
 
 
-def _column_stats(values: np.ndarray) -> dict[str, np.ndarray]:
-    stats = {
-        "min": values.min(axis=0),
-        "max": values.max(axis=0),
-        "mean": values.mean(axis=0),
-        "std": values.std(axis=0),
-        "count": np.array([len(values)]),
-    }
-    quantiles = np.quantile(values, list(QUANTILES.values()), axis=0)
-    return stats | dict(zip(QUANTILES, quantiles, strict=True))
+def _element_stats(values: np.ndarray) -> dict[str, float]:
+    stats = {"min": values.min(), "max": values.max(), "mean": values.mean(), "std": values.std()}
+    return stats | dict(zip(QUANTILES, np.quantile(values, list(QUANTILES.values())), strict=True))
