@@ -100,7 +100,7 @@ def _peer(rows: list[dict[str, Any]]) -> str:
         if (d := r["difference"]) is not None
     ]
     return (
-        f"## (d) Isaac Lab Mimic's own loop: {rows[0]['peer']}, env=kinematic, task={rows[0]['task']}, no recorder\n\n"
+        f"## Against Isaac Lab Mimic's own loop: {rows[0]['peer']}, env=kinematic, task={rows[0]['task']}, no recorder\n\n"
         f"{markdown_table(speed, speed_cells)}\n{markdown_table(demos, demo_cells)}\n"
         "What both execute, without noise and with the nearest demo chosen; the largest difference of any entry in any "
         f"step:\n\n{markdown_table(equal, equal_cells)}"
