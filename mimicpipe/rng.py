@@ -8,14 +8,17 @@ Integer arithmetic makes the uniforms identical on every machine; the normals ad
 """
 
 import enum
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
+from mimicpipe.compiled import compiled
+
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
-_U64 = npt.NDArray[np.uint64]
+_I64 = npt.NDArray[np.int64]
 Seeds = npt.NDArray[np.int64]
 
 
@@ -29,10 +32,66 @@ class Stream(enum.IntEnum):
     EXPERT = 5
 
 
-def _mix(z: _U64) -> _U64:
+@compiled
+def _mix(z: np.uint64) -> np.uint64:
     z = (z ^ (z >> np.uint64(30))) * _MIX_1
     z = (z ^ (z >> np.uint64(27))) * _MIX_2
     return z ^ (z >> np.uint64(31))
+
+
+@compiled
+def _word(seed: int, salt: np.uint64, position: np.uint64) -> np.uint64:
+    """The hashed 64-bit word at one position of a seed's stream."""
+    base = _mix(np.uint64(seed) * _GAMMA + salt)
+    return _mix(base + (position + np.uint64(1)) * _GAMMA)
+
+
+@compiled
+def _fill_seeds(seed: int, attempts: _I64, out: _I64) -> None:
+    base = _mix(np.uint64(seed) * _GAMMA + _MIX_2)
+    for i in range(len(attempts)):
+        out[i] = np.int64(_mix(base + (np.uint64(attempts[i]) + np.uint64(1)) * _GAMMA) >> np.uint64(1))
+
+
+@compiled
+def _fill_uniforms(seeds: _I64, stream: int, offset: _I64, out: npt.NDArray[np.float64]) -> None:
+    salt = np.uint64(stream) * _MIX_1
+    for k in range(len(seeds)):
+        for i in range(out.shape[1]):
+            word = _word(seeds[k], salt, np.uint64(offset[k]) + np.uint64(i))
+            out[k, i] = np.float64(word >> np.uint64(11)) * 2.0**-53
+
+
+@compiled
+def _normal_pair(word: np.uint64) -> tuple[np.float32, np.float32]:
+    # u1 in (0, 1]: log must not see zero.
+    u1 = (np.float32(word >> np.uint64(40)) + np.float32(1.0)) * np.float32(2.0**-24)
+    angle = np.float32(2.0 * np.pi) * (np.float32(word & np.uint64(0xFFFFFF)) * np.float32(2.0**-24))
+    radius = np.sqrt(np.float32(-2.0) * np.log(u1))
+    return radius * np.cos(angle), radius * np.sin(angle)
+
+
+@compiled
+def _fill_normals(seeds: _I64, stream: int, offset: _I64, out: npt.NDArray[np.float32]) -> None:
+    salt, count = np.uint64(stream) * _MIX_1, out.shape[1]
+    for k in range(len(seeds)):
+        for i in range((count + 1) // 2):
+            word = _word(seeds[k], salt, np.uint64(offset[k] // 2) + np.uint64(i))
+            out[k, 2 * i], second = _normal_pair(word)
+            if 2 * i + 1 < count:
+                out[k, 2 * i + 1] = second
+
+
+def _filled[T: np.generic](
+    fill: Callable[[_I64, int, _I64, npt.NDArray[T]], None],
+    seeds: npt.ArrayLike, stream: int, count: int, offset: npt.ArrayLike, dtype: type[T],
+) -> npt.NDArray[T]:  # fmt: skip
+    """(*K, count) values at positions offset .. offset + count of each seed's stream; offset () or (*K,)."""
+    keys = np.atleast_1d(np.asarray(seeds, dtype=np.int64))
+    first = np.broadcast_to(np.asarray(offset, dtype=np.int64), keys.shape)
+    out = np.empty((keys.size, count), dtype=dtype)
+    fill(np.ascontiguousarray(keys).ravel(), int(stream), np.ascontiguousarray(first).ravel(), out)
+    return out.reshape(*keys.shape, count)
 
 
 def attempt_seeds(seed: int, attempts: npt.ArrayLike) -> Seeds:
@@ -45,19 +104,10 @@ def attempt_seeds(seed: int, attempts: npt.ArrayLike) -> Seeds:
     Returns:
         int64 seeds in [0, 2**63), same shape: the keys of every other function here, also written to attempts.jsonl.
     """
-    base = _mix(np.asarray([seed], dtype=np.uint64) * _GAMMA + _MIX_2)[0]
-    with np.errstate(over="ignore"):  # numpy warns of wrap-around for 0-d input only
-        keys = _mix(base + (np.asarray(attempts, dtype=np.uint64) + np.uint64(1)) * _GAMMA)
-    return (keys >> np.uint64(1)).astype(np.int64)
-
-
-def _bits(seeds: npt.ArrayLike, stream: int, count: int, offset: npt.ArrayLike) -> _U64:
-    """(K, count) hashed 64-bit words at positions offset .. offset + count of each seed's stream; offset () or (K,)."""
-    salt = np.asarray([stream], dtype=np.uint64) * _MIX_1
-    base = _mix(np.asarray(seeds).astype(np.uint64) * _GAMMA + salt)
-    first = np.asarray(offset).astype(np.uint64)[..., None]
-    counters = (first + np.arange(1, count + 1, dtype=np.uint64)) * _GAMMA
-    return _mix(base[..., None] + counters)
+    numbers = np.asarray(attempts, dtype=np.int64)
+    out = np.empty(numbers.size, dtype=np.int64)
+    _fill_seeds(seed, np.ascontiguousarray(numbers.reshape(-1)), out)
+    return out.reshape(numbers.shape)
 
 
 def uniforms(seeds: npt.ArrayLike, stream: int, count: int, offset: npt.ArrayLike = 0) -> npt.NDArray[np.float64]:
@@ -69,7 +119,7 @@ def uniforms(seeds: npt.ArrayLike, stream: int, count: int, offset: npt.ArrayLik
         count: values per seed.
         offset: position of the first value in the stream, one for all or (K,) (disjoint ranges are independent).
     """
-    return (_bits(seeds, stream, count, offset) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return _filled(_fill_uniforms, seeds, stream, count, offset, np.float64)
 
 
 def integers(
@@ -87,17 +137,6 @@ def normals(seeds: npt.ArrayLike, stream: int, count: int, offset: npt.ArrayLike
 
     `offset`, one for all or (K,), counts values and must be even, so that a range does not split a pair.
     """
-    first = np.asarray(offset)
-    if np.any(first % 2):
+    if np.any(np.asarray(offset) % 2):
         raise ValueError(f"offset must be even, got {offset}")
-    pairs = (count + 1) // 2
-    bits = _bits(seeds, stream, pairs, first // 2)
-    # u1 in (0, 1]: log must not see zero.
-    u1 = ((bits >> np.uint64(40)).astype(np.float32) + np.float32(1.0)) * np.float32(2.0**-24)
-    u2 = (bits & np.uint64(0xFFFFFF)).astype(np.float32) * np.float32(2.0**-24)
-    radius = np.sqrt(np.float32(-2.0) * np.log(u1))
-    angle = np.float32(2.0 * np.pi) * u2
-    out = np.empty((*bits.shape, 2), dtype=np.float32)
-    np.multiply(radius, np.cos(angle), out=out[..., 0])
-    np.multiply(radius, np.sin(angle), out=out[..., 1])
-    return out.reshape(*bits.shape[:-1], 2 * pairs)[..., :count]
+    return _filled(_fill_normals, seeds, stream, count, offset, np.float32)

@@ -1,8 +1,8 @@
 """Generates demonstrations: MimicGen's algorithm (Mandlekar et al., CoRL 2023) in Isaac Lab Mimic's words.
 
 One attempt: reset the slot; then, for each subtask, take a segment of a source demo, move it with the subtask's object,
-and play it after an interpolation. `generate` asks for a segment with one `put` and one `join`; the planner works for
-all slots that ask at the same time.
+and play it after an interpolation. `generate` asks for all of it with one `put` and one `join`; the planner plans each
+segment when the one before has been played, for all slots that are there at the same time.
 """
 
 from collections.abc import Mapping
@@ -80,11 +80,10 @@ class DataGenerator:
         """
         pool = self.src_demo_datagen_info_pool
         request = self.planner.request(attempt.seed, pool.num_datagen_infos if visible is None else visible)
+        # The reset is served first. Nothing happens between the two, so there is no need to wait for it.
         await env_reset_queue.put(env_id)
-        await env_reset_queue.join()
-        while request.wanted is not None:
-            await env_action_queue.put((env_id, request))
-            await env_action_queue.join()
+        await env_action_queue.put((env_id, request))
+        await env_action_queue.join()
         names, eefs = pool.demo_names, pool.eef_names
         return {"source_demos": [{"eef": eefs[e], "subtask": s, "demo": names[d]} for e, s, d in request.chosen]}
 

@@ -1,31 +1,28 @@
 """Plans the next segments of many slots in one call.
 
-    SegmentRequest ──► rows of each eef ──► source demo ──► boundaries ──► stitch ──► PlanBatch
-    (seed, visible,                         (choose)        (segments)     (one gather, one transform)
+    SegmentRequest ──► rows of each eef ──► source demo ──► boundaries ──► waypoints ──► PlanBatch
+    (seed, visible,                         (choose)        (segments)     (stitch)
      wanted segments)
 
-The work is a fixed number of array operations for each eef, whatever the number of slots. Steps, and the one or two
-poses of a row that its plan follows from, are arrays on the host; trajectories are tensors on the env's device. A row's
-plan depends on the row alone (its seed, its demos, what its slot sees), so it has the same bits in every batch.
+The work is a fixed number of calls for each eef, whatever the number of slots. It is done on the host, as planning asks
+a few numbers of each slot and makes many decisions; waypoints go to the env's device in one piece. A row's plan depends
+on the row alone (its seed, its demos, what its slot sees), so it has the same bits in every batch.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from mimicpipe.datagen import rigid
+from mimicpipe.datagen import stitch
 from mimicpipe.datagen.batch import EefSpec, Ints, Rows, World, eef_spec
 from mimicpipe.datagen.choose import DemoChooser
 from mimicpipe.datagen.noise import unit_noise
 from mimicpipe.datagen.pool import DataGenInfoPool
-from mimicpipe.datagen.rigid import Floats
 from mimicpipe.datagen.sim import MimicSim
-from mimicpipe.datagen.stitch import as_waypoints, hold_last, lead_in, put_lead_in, transform
 from mimicpipe.datagen.subtask import DataGenConfig, check_datagen_config
 from mimicpipe.errors import RequestError
 from mimicpipe.pipeline.protocol import EefPlans, PlanBatch, PlanFailedError
@@ -33,6 +30,7 @@ from mimicpipe.pipeline.protocol import EefPlans, PlanBatch, PlanFailedError
 GOES_ON = -1
 """In `SegmentRequest.wanted`: the eef goes on with the waypoints it has."""
 
+_NO_POSES = np.zeros((3, 4, 0))
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -90,8 +88,9 @@ class SubtaskPlanner:
     def plan_batch(self, env_ids: Tensor, requests: Sequence[SegmentRequest]) -> PlanBatch:
         """Plan for slots `env_ids` (K,) int64, and move their requests on.
 
-        A row's steps end with the first segment that ends; after the last one, `settle_steps` are added. An exception
-        of a selection strategy is raised in the coroutines that it was called for.
+        A row's steps end with the first segment that ends, and it is planned again then, until the last segments have
+        been played and `settle_steps` after them. An exception of a selection strategy is raised in the coroutines
+        that it was called for.
         """
         slots = env_ids.cpu().numpy()
         seeds = np.asarray([request.seed for request in requests], dtype=np.int64)
@@ -116,7 +115,9 @@ class SubtaskPlanner:
             if len(batch.rows):
                 plans[spec.name] = self._plan_eef(spec, batch, demo, world)
                 _note_chosen(requests, spec, batch, demo)
-        return PlanBatch(self._move_on(slots, requests, errors), plans, errors)
+        steps = self._move_on(slots, requests, errors)
+        again = [row for row, request in enumerate(requests) if request.wanted is not None and row not in errors]
+        return PlanBatch(steps, plans, errors, again)
 
     def _forget(self, slots: Ints) -> None:
         """New attempts begin in these slots."""
@@ -148,86 +149,50 @@ class SubtaskPlanner:
     # ---- one eef
 
     def _plan_eef(self, spec: EefSpec, batch: Rows, demo: Ints, world: World) -> EefPlans:
-        subtask, timeline, boundaries = batch.subtask, self._pool.timeline, self._pool.boundaries[spec.name]
-        begin, end = boundaries.of_segments(batch.seeds, subtask, demo)
+        subtask, count = batch.subtask, len(batch.rows)
+        begin, end = self._pool.boundaries[spec.name].of_segments(batch.seeds, subtask, demo)
         lead = spec.lead[subtask]
         steps = lead + end - begin
         holds = self._holds & (subtask == spec.last)
-        times = self._pool.start_times[demo] + begin
-        longest = int((steps + holds).max())
-        motion = self._motion(spec, batch, world, times)
-        before = self._lead_in(spec, batch, world, times, times + (end - begin) - 1, motion)
+        table = np.empty((count, stitch.COLUMNS), dtype=np.int64)
+        table[:, stitch.START] = self._pool.start_times[demo] + begin
+        table[:, stitch.LENGTH] = end - begin
+        table[:, stitch.BETWEEN] = spec.between[subtask]
+        table[:, stitch.LEAD] = lead
+        table[:, stitch.QUIET] = spec.quiet[subtask]
+        objects = spec.objects[subtask]
+        table[:, stitch.OBJECT] = objects
+        table[:, stitch.SLOT] = batch.slots
+        table[:, stitch.MEASURED] = spec.measured[subtask]
+        table[:, stitch.FROM_LAST] = from_last = (
+            subtask > 0
+        ) & self._config.generation_interpolate_from_last_target_pose
+        table[:, stitch.HELD] = holds
+        lengths = steps + holds
+        noise = self._unit_noise(spec, batch, int(steps.max()))
+        width = 16 + self._env.gripper_dim + self._env.noise_dim
+        waypoints = np.zeros((count, int(lengths.max()), width), dtype=np.float32)
+        timeline = self._pool.timeline
+        stitch.stitch(
+            table, timeline[f"target/{spec.name}"], timeline[f"eef/{spec.name}"], timeline["objects"],
+            len(self._pool.object_names),
+            _NO_POSES if (objects < 0).all() else world.object_poses(np.maximum(objects, 0), batch.rows),
+            _NO_POSES if from_last.all() else world.eef_poses(spec.name, batch.rows),
+            self._last_target[spec.index], spec.noise[subtask], noise, waypoints,
+        )  # fmt: skip
         self._remember(spec, batch, steps)
+        on_device = [torch.from_numpy(array).to(self._device) for array in (batch.rows, lengths, waypoints)]
+        return EefPlans(*on_device, has_noise=self._noisy)
 
-        numbers = self._to_device(np.array((batch.rows, steps + holds, times - lead, lead)))
-        window = timeline.windows(f"target/{spec.name}", numbers[2], longest)
-        plan = transform(window, self._to_device(motion.astype(np.float32)))
-        if before.shape[1]:
-            put_lead_in(plan, self._to_device(before), numbers[3])
-        if holds.any():
-            rows = np.flatnonzero(holds)
-            hold_last(plan, *self._to_device(np.array((rows, steps[rows]))))
-        return EefPlans(numbers[0], numbers[1], *as_waypoints(plan), self._noise(spec, batch, steps, longest))
-
-    def _to_device(self, values: npt.NDArray[Any]) -> Tensor:
-        return torch.from_numpy(values).to(self._device)
-
-    def _motion(self, spec: EefSpec, batch: Rows, world: World, times: Ints) -> Floats:
-        """(3, 4, M) what moves the object from where it lay at the segment's start to where it lies, else identity."""
-        objects, parts = spec.objects[batch.subtask], len(self._pool.object_names)
-        still = objects < 0
-        if still.all():
-            return np.repeat(np.eye(3, 4)[..., None], len(objects), axis=2)
-        index = np.maximum(objects, 0)
-        source = self._pool.timeline.rows("objects", times, index, parts)[:12].reshape(3, 4, -1)
-        motion = rigid.compose(world.object_poses(index, batch.rows), rigid.invert(source.astype(np.float64)))
-        return np.where(still, np.eye(3, 4)[..., None], motion) if still.any() else motion
-
-    def _lead_in(
-        self, spec: EefSpec, batch: Rows, world: World, first: Ints, last: Ints, motion: Floats
-    ) -> npt.NDArray[np.float32]:
-        """(16 + G, H, M) the plan's steps before the segment's first target; remembers its last one.
-
-        `first` and `last` (M,) are the times of the two.
-        """
-        subtask, timeline = batch.subtask, self._pool.timeline
-        ends = timeline.rows(f"target/{spec.name}", np.array((first, last)))
-        source = ends[:12].reshape(3, 4, 2, -1)
-        measured = spec.measured[subtask]
-        if measured.any():
-            source_eef = timeline.rows(f"eef/{spec.name}", first)[:12].reshape(3, 4, -1)
-            source[:, :, 0] = np.where(measured, source_eef, source[:, :, 0])
-        moved = rigid.compose(motion[:, :, None], source)
-        start = self._start_pose(spec, batch, world)
-        self._last_target[spec.index][:, :, batch.slots] = moved[:, :, 1]
-        return lead_in(start, moved[:, :, 0], ends[12:, 0], spec.between[subtask], int(spec.lead[subtask].max()))
-
-    def _start_pose(self, spec: EefSpec, batch: Rows, world: World) -> Floats:
-        """(3, 4, M) where interpolation starts: the last target, or, in the first subtask, where the eef is."""
-        from_last = (batch.subtask > 0) & self._config.generation_interpolate_from_last_target_pose
-        last = self._last_target[spec.index].take(batch.slots, axis=2)
-        return last if from_last.all() else np.where(from_last, last, world.eef_poses(spec.name, batch.rows))
+    def _unit_noise(self, spec: EefSpec, batch: Rows, longest: int) -> npt.NDArray[np.float32]:
+        """(M, longest, P) standard normals for the steps of the plan; (M, 0, P) where no subtask has noise."""
+        first_step = self._planned[batch.slots, spec.index]
+        return unit_noise(batch.seeds, spec.index, first_step, longest if self._noisy else 0, self._env.noise_dim)
 
     def _remember(self, spec: EefSpec, batch: Rows, steps: Ints) -> None:
         self._subtask[batch.slots, spec.index] = batch.subtask
         self._pending[batch.slots, spec.index] = steps
         self._planned[batch.slots, spec.index] += steps
-
-    def _noise(self, spec: EefSpec, batch: Rows, steps: Ints, longest: int) -> Tensor | None:
-        """(M, L, noise_dim) drawn and scaled; None where no subtask of the task has any."""
-        if not self._noisy:
-            return None
-        first_step = self._planned[batch.slots, spec.index] - steps
-        noise = unit_noise(batch.seeds, spec.index, first_step, longest, self._env.noise_dim)
-        noise *= spec.noise[batch.subtask][:, None, None]
-        quiet = spec.quiet[batch.subtask]
-        most = int(quiet.max())
-        noise[:, :most][np.arange(most) < quiet[:, None]] = 0.0
-        if self._holds:
-            # The step behind the last is one to hold.
-            held = np.flatnonzero(steps < longest)
-            noise[held, steps[held]] = 0.0
-        return self._to_device(noise)
 
 
 def _note_chosen(requests: Sequence[SegmentRequest], spec: EefSpec, batch: Rows, demo: Ints) -> None:

@@ -92,8 +92,7 @@ class DataGenInfoPool:
         self._names: list[str] = []
         self._starts = GrowingRows(1)
         self._boundaries = {eef: Boundaries(c, i) for i, (eef, c) in enumerate(self.subtask_configs.items())}
-        targets = [f"target/{eef}" for eef in self.eef_names]
-        self.timeline = Timeline(self._widths(env.gripper_dim), targets, self._lead(), self.device)
+        self.timeline = Timeline(self._widths(env.gripper_dim))
 
     def _widths(self, gripper_dim: int) -> dict[str, int]:
         objects = len(self.object_names)
@@ -101,11 +100,6 @@ class DataGenInfoPool:
         for eef in self.eef_names:
             widths |= {f"target/{eef}": 12 + gripper_dim, f"eef/{eef}": 16, f"in_object/{eef}": 16 * objects}
         return widths
-
-    def _lead(self) -> int:
-        """Steps a plan may have before a segment's first, and one to hold behind its last."""
-        configs = [c for subtasks in self.subtask_configs.values() for c in subtasks]
-        return max(c.num_interpolation_steps + c.num_fixed_steps for c in configs) + 2
 
     @property
     def asyncio_lock(self) -> asyncio.Lock:

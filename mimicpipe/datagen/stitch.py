@@ -1,87 +1,171 @@
-"""From source segments to trajectories: M segments of any lengths in a fixed number of tensor operations.
+"""From source segments to trajectories: the waypoints of M segments of any lengths.
 
-A plan's row is
+A row's waypoints are
 
-    t:  0 ... between-1 | between ... lead-1 | lead ... lead+n-1
-        interpolation   | first pose, held   | the transformed segment
+    t:  0 ... between-1 | between ... lead-1 | lead ... lead+n-1       | lead+n
+        interpolation   | first pose, held   | the transformed segment | last pose, held (where asked for)
 
-where lead = interpolation steps + fixed steps + 1 if the segment begins at the source eef's measured pose. Tensors are
-component-major, (components, M, L), so that arithmetic runs along time; `as_waypoints` gives the views (M, L, ...) that
-a plan has.
+with lead = interpolation steps + fixed steps + 1 if the segment begins at the source eef's measured pose. Poses are the
+top three rows (3, 4), component-major in tables. Sums are in float64, in a fixed order; a row depends on itself only.
 """
+
+import math
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from mimicpipe.datagen import rigid
-from mimicpipe.datagen.rigid import Floats
+from mimicpipe.compiled import compiled
 
+Floats = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+
+START, LENGTH, BETWEEN, LEAD, QUIET, OBJECT, SLOT, MEASURED, FROM_LAST, HELD = range(10)
+"""Columns of `rows` in `stitch`: time of the segment's first step, its steps, interpolation steps, `lead`, steps at the
+start without noise, index of the object or -1, slot, and three flags: the segment begins at the measured pose,
+interpolation begins at the last target, the last pose is held for a step."""
+COLUMNS = 10
+
+_TINY = 1e-9
 
 
-def lead_in(start: Floats, goal: Floats, gripper: Singles, between: npt.NDArray[np.int64], steps: int) -> Singles:
-    """(16 + G, steps, M) the plan's steps that lead to a segment.
+@compiled
+def _compose(a: Floats, b: Floats, out: Floats) -> None:
+    """Pose a @ b; all (3, 4)."""
+    for r in range(3):
+        for c in range(4):
+            out[r, c] = a[r, 0] * b[0, c] + a[r, 1] * b[1, c] + a[r, 2] * b[2, c]
+        out[r, 3] += a[r, 3]
+
+
+@compiled
+def _compose_inverse(a: Floats, b: Floats, out: Floats) -> None:
+    """Pose a @ inverse(b); all (3, 4)."""
+    for r in range(3):
+        for c in range(3):
+            out[r, c] = a[r, 0] * b[c, 0] + a[r, 1] * b[c, 1] + a[r, 2] * b[c, 2]
+        out[r, 3] = a[r, 3] - (out[r, 0] * b[0, 3] + out[r, 1] * b[1, 3] + out[r, 2] * b[2, 3])
+
+
+@compiled
+def _relative_turn(start: Floats, goal: Floats, axis: Floats) -> float:
+    """Unit axis (3,) and angle in [0, pi] of the rotation start^T goal; the axis of no rotation is zero.
+
+    Through the quaternion with the largest pivot (Shepperd, J. Guidance and Control 1(3), 1978), exact near 0 and pi.
+    """
+    r = np.empty((3, 3))
+    for i in range(3):
+        for j in range(3):
+            r[i, j] = start[0, i] * goal[0, j] + start[1, i] * goal[1, j] + start[2, i] * goal[2, j]
+    trace = r[0, 0] + r[1, 1] + r[2, 2]
+    x, y, z = r[2, 1] - r[1, 2], r[0, 2] - r[2, 0], r[1, 0] - r[0, 1]
+    real = 1.0 + trace
+    largest = max(trace, r[0, 0], r[1, 1], r[2, 2])
+    if largest != trace:
+        a, b, c = r[0, 1] + r[1, 0], r[0, 2] + r[2, 0], r[1, 2] + r[2, 1]
+        if largest == r[0, 0]:
+            real, x, y, z = x, 1.0 + 2.0 * r[0, 0] - trace, a, b
+        elif largest == r[1, 1]:
+            real, x, y, z = y, a, 1.0 + 2.0 * r[1, 1] - trace, c
+        else:
+            real, x, y, z = z, b, c, 1.0 + 2.0 * r[2, 2] - trace
+    if real < 0.0:
+        real, x, y, z = -real, -x, -y, -z
+    sine = math.sqrt(x * x + y * y + z * z)
+    scale = 1.0 / max(sine, _TINY)
+    axis[0], axis[1], axis[2] = scale * x, scale * y, scale * z
+    # tan(angle / 4) = sin(angle / 2) / (1 + cos(angle / 2)), here with the quaternion's norm still in both.
+    return 4.0 * math.atan(sine / (math.sqrt(sine * sine + real * real) + real))
+
+
+@compiled
+def _interpolate(start: Floats, goal: Floats, between: int, out: Singles) -> None:
+    """Write poses on the way into out (T, W): linear in position, at constant speed about one axis.
+
+    The rotation is start @ (I + sin(a) K + (1 - cos(a)) K^2) (Rodrigues), K the axis' cross-product matrix.
+    """
+    axis = np.empty(3)
+    angle = _relative_turn(start, goal, axis)
+    x, y, z = axis
+    for r in range(3):
+        a, b, c = start[r, 0], start[r, 1], start[r, 2]
+        sine_x, sine_y, sine_z = b * z - c * y, c * x - a * z, a * y - b * x
+        cosine_x = sine_y * z - sine_z * y
+        cosine_y = sine_z * x - sine_x * z
+        cosine_z = sine_x * y - sine_y * x
+        for step in range(between):
+            part = (step + 1) / (between + 1)
+            s, d = math.sin(part * angle), 1.0 - math.cos(part * angle)
+            out[step, 4 * r] = a + s * sine_x + d * cosine_x
+            out[step, 4 * r + 1] = b + s * sine_y + d * cosine_y
+            out[step, 4 * r + 2] = c + s * sine_z + d * cosine_z
+            out[step, 4 * r + 3] = start[r, 3] + part * (goal[r, 3] - start[r, 3])
+
+
+@compiled
+def _read(table: Singles, time: int, first: int, stride: int, out: Floats) -> None:
+    """Pose (3, 4) whose components are rows first, first + stride, ... of a table (W, T)."""
+    for k in range(12):
+        out[k // 4, k % 4] = table[first + k * stride, time]
+
+
+@compiled
+def stitch(
+    rows: Ints, target: Singles, measured: Singles, objects: Singles, parts: int, object_now: Floats, eef_now: Floats,
+    last_target: Floats, sigma: Singles, noise: Singles, out: Singles,
+) -> None:  # fmt: skip
+    """Fill in the waypoints of M segments; remembers each one's last target.
 
     Args:
-        start: (3, 4, M) where interpolation starts.
-        goal: (3, 4, M) the segment's first pose.
-        gripper: (G, M) its first gripper action.
-        between: (M,) interpolation steps.
-        steps: how many are wanted, at least `between`.
+        rows: (M, COLUMNS).
+        target: (12 + G, T) target poses and gripper actions of all demos, end to end.
+        measured: (>= 12, T) the source eef's poses.
+        objects: (>= 12 * parts, T) for each component of a pose, its value for each of `parts` objects.
+        parts: number of objects.
+        object_now: (3, 4, M) pose of the row's object; read where there is one.
+        eef_now: (3, 4, M) pose of the eef; read where interpolation does not begin at the last target.
+        last_target: (3, 4, N) of each slot, read and written.
+        sigma: (M,) standard deviation of the action noise.
+        noise: (M, S, P) standard normals for the steps from the first on; S is 0 where no row has noise.
+        out: (M, L, 16 + G + P), all zero, L at least the steps of the longest row.
     """
-    before = np.empty((16 + len(gripper), steps, len(between)), dtype=np.float32)
-    before[:12] = goal.reshape(12, 1, -1)
-    before[12:15] = 0.0
-    before[15] = 1.0
-    before[16:] = gripper[:, None]
-    longest = int(between.max())
-    if longest:
-        time = np.arange(longest)[:, None]
-        poses = rigid.interpolate(start, goal, (time + 1) / (between + 1))
-        np.copyto(before[:12, :longest], poses.reshape(12, longest, -1), where=time < between)
-    return before
-
-
-def transform(window: Tensor, motion: Tensor) -> Tensor:
-    """Source segments, moved rigidly, as plan rows: (16 + G, M, L), a pose's 16 numbers and the gripper action.
-
-    Args:
-        window: (12 + G, M, L) the poses' top three rows and the gripper actions.
-        motion: (3, 4, M) what is applied to each row's poses.
-    """
-    components, count, steps = window.shape
-    plan = torch.empty(components + 4, count, steps, dtype=window.dtype, device=window.device)
-    plan[12:15].zero_()
-    plan[15].fill_(1.0)
-    plan[16:].copy_(window[12:])
-    source = window[:12].view(3, 4, count, steps).unbind(0)
-    x, y, z, offset = motion[..., None].unbind(1)
-    out = plan[:12].view(3, 4, count, steps)
-    torch.mul(x[:, None], source[0], out=out)
-    product = torch.mul(y[:, None], source[1])
-    out += product
-    torch.mul(z[:, None], source[2], out=product)
-    out += product
-    out[:, 3].add_(offset)
-    return plan
-
-
-def put_lead_in(plan: Tensor, before: Tensor, lead: Tensor) -> None:
-    """Overwrite the steps before each row's `lead` (M,) in a plan (C, M, L) by `before` (C, H, M)."""
-    steps = before.shape[1]
-    leading = torch.arange(steps, device=plan.device) < lead[:, None]
-    head = plan[:, :, :steps]
-    head.copy_(torch.where(leading, before.transpose(1, 2), head))
-
-
-def hold_last(plan: Tensor, rows: Tensor, at: Tensor) -> None:
-    """Repeat the waypoint before step `at` (R,) there, for some rows (R,) of a plan (C, M, L)."""
-    plan[:, rows, at] = plan[:, rows, at - 1]
-
-
-def as_waypoints(plan: Tensor) -> tuple[Tensor, Tensor]:
-    """Views: targets (M, L, 4, 4) and gripper actions (M, L, G) of a plan (16 + G, M, L)."""
-    _, count, steps = plan.shape
-    return plan[:16].view(4, 4, count, steps).permute(2, 3, 0, 1), plan[16:].permute(1, 2, 0)
+    motion, source, pose, start = np.zeros((3, 4)), np.empty((3, 4)), np.empty((3, 4)), np.empty((3, 4))
+    grippers = target.shape[0] - 12
+    for m in range(rows.shape[0]):
+        at, steps, between, lead = rows[m, START], rows[m, LENGTH], rows[m, BETWEEN], rows[m, LEAD]
+        slot = rows[m, SLOT]
+        if rows[m, OBJECT] >= 0:
+            _read(objects, at, rows[m, OBJECT], parts, source)
+            _compose_inverse(object_now[:, :, m], source, motion)
+        else:
+            motion[:] = 0.0
+            motion[0, 0] = motion[1, 1] = motion[2, 2] = 1.0
+        if rows[m, FROM_LAST]:
+            start[:] = last_target[:, :, slot]
+        else:
+            start[:] = eef_now[:, :, m]
+        _read(measured if rows[m, MEASURED] else target, at, 0, 1, source)
+        _compose(motion, source, pose)
+        _interpolate(start, pose, between, out[m])
+        for step in range(between, lead):
+            for k in range(12):
+                out[m, step, k] = pose[k // 4, k % 4]
+        for step in range(steps):
+            _read(target, at + step, 0, 1, source)
+            _compose(motion, source, pose)
+            for k in range(12):
+                out[m, lead + step, k] = pose[k // 4, k % 4]
+        last_target[:, :, slot] = pose
+        total = lead + steps
+        if rows[m, HELD]:
+            out[m, total, :12] = out[m, total - 1, :12]
+            total += 1
+        for step in range(total):
+            out[m, step, 15] = 1.0
+            time = at + min(max(step - lead, 0), steps - 1)
+            for k in range(grippers):
+                out[m, step, 16 + k] = target[12 + k, time]
+        if noise.shape[1]:
+            for step in range(rows[m, QUIET], lead + steps):
+                for k in range(noise.shape[2]):
+                    out[m, step, 16 + grippers + k] = sigma[m] * noise[m, step, k]

@@ -1,15 +1,13 @@
-"""Source demos end to end on one time axis, so that a batch of segments of any demos is one gather.
+"""Source demos end to end on one time axis, so that a segment of any demo is a slice of the same table.
 
-Tables are component-major, (W, time): a segment's values of one component are contiguous, and arithmetic over many
-segments runs along time. Tables live on the host; those that whole segments are read from also live on the device.
-Room is doubled when it runs out, so adding D demos costs O(D) in all.
+Tables are component-major, (W, time), and live on the host, where plans are made. Room is doubled when it runs out, so
+adding D demos costs O(D) in all.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 _Floats = npt.NDArray[np.float32]
@@ -23,35 +21,24 @@ class Timeline:
 
     Args:
         widths: {table: components W}.
-        windowed: tables that `windows` is asked of.
-        lead: steps that a window may begin before its demo, or end behind it (their values are those of other demos).
-        device: where windows are wanted.
     """
 
-    def __init__(self, widths: Mapping[str, int], windowed: Collection[str], lead: int, device: torch.device) -> None:
-        self._lead = lead
-        self._device = device
-        self._used = lead
-        self._longest = 0
+    def __init__(self, widths: Mapping[str, int]) -> None:
+        self._used = 0
         self._capacity = _INITIAL_STEPS
         self._tables = {name: np.zeros((width, self._capacity), dtype=np.float32) for name, width in widths.items()}
-        self._mirrors = {name: self._mirror(name) for name in windowed}
 
-    def _mirror(self, name: str) -> Tensor:
-        """The table on the device; on the CPU it is the same memory."""
-        return torch.from_numpy(self._tables[name]).to(self._device)
+    def __getitem__(self, name: str) -> _Floats:
+        """(W, >= T) a table, with room behind what is used."""
+        return self._tables[name]
 
     def append(self, columns: Mapping[str, Tensor]) -> int:
         """Add one demo, {table: (T, W)}; returns the time of its first step."""
         start = self._used
         end = start + next(iter(columns.values())).shape[0]
-        self._longest = max(self._longest, end - start)
-        self._reserve(end + self._longest + 2 * self._lead)
+        self._reserve(end)
         for name, column in columns.items():
             self._tables[name][:, start:end] = column.t().cpu().numpy()
-        for name, mirror in self._mirrors.items():
-            if mirror.device.type != "cpu":
-                mirror[:, start:end] = columns[name].t().to(mirror.device)
         self._used = end
         return start
 
@@ -63,7 +50,6 @@ class Timeline:
             grown = np.zeros((table.shape[0], self._capacity), dtype=np.float32)
             grown[:, : table.shape[1]] = table
             self._tables[name] = grown
-        self._mirrors = {name: self._mirror(name) for name in self._mirrors}
 
     def rows(self, name: str, times: _Ints, part: _Ints | None = None, parts: int = 1) -> _Floats:
         """(W / parts, *times.shape) values at times, of any shape.
@@ -76,12 +62,6 @@ class Timeline:
         """
         flat = self._tables[name].reshape(-1, parts * self._capacity)
         return flat.take(times if part is None else part * self._capacity + times, axis=1)
-
-    def windows(self, name: str, starts: Tensor, steps: int) -> Tensor:
-        """(W, M, steps) values at the `steps` times from each of `starts` (M,) on, a tensor on the device."""
-        table = self._mirrors[name]
-        sliding = table.as_strided((table.shape[0], self._capacity - steps + 1, steps), (self._capacity, 1, 1))
-        return sliding[:, starts]
 
 
 class GrowingRows:

@@ -25,6 +25,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,7 @@ import torch
 from torch import Tensor
 
 from mimicpipe.errors import RequestError
+from mimicpipe.pipeline.episode import Attempt
 from mimicpipe.pipeline.protocol import EpisodeTimeoutError, NonFiniteError, Plan, Planner
 from mimicpipe.pipeline.run_state import RunState
 
@@ -48,7 +51,8 @@ class EnvLoop:
     def __init__(self, run: RunState) -> None:
         env = run.env
         self.run = run
-        self.ends: defaultdict[int, list[tuple[int, int, bool]]] = defaultdict(list)
+        self.ends: defaultdict[int, list[_End]] = defaultdict(list)
+        self.to_continue: list[_End] = []
         self.token = [0] * env.num_envs
         self.actions = torch.zeros(env.num_envs, env.action_dim, dtype=torch.float32, device=env.device)
         self.manual = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
@@ -98,7 +102,13 @@ class EnvLoop:
         run = self.run
         singles: list[tuple[int, Tensor]] = []
         to_plan: dict[int, tuple[Planner, list[int], list[Any]]] = {}
-        for slot, payload in run.action_queue.drain():
+        asked = run.action_queue.drain()
+        if self.to_continue:
+            # An attempt may have ended by itself since.
+            asked += [(end.slot, end.then) for end in self.to_continue if end.attempt is run.attempts[end.slot]]
+            asked.sort(key=itemgetter(0))
+            self.to_continue = []
+        for slot, payload in asked:
             if not run.was_reset[slot]:
                 run.action_queue.task_done(slot, RequestError(f"slot {slot} acts before it was reset in this attempt"))
             elif isinstance(payload, Tensor):
@@ -135,15 +145,19 @@ class EnvLoop:
         for eef, plans in batch.eefs.items():
             if plans.rows.numel():
                 run.playheads.load(eef, ids.index_select(0, plans.rows), plans)
+        again = set(batch.again)
         for row, (slot, steps) in enumerate(zip(slots, batch.steps.tolist(), strict=True)):
             error = batch.errors.get(row)
             if error is not None:
                 run.action_queue.task_done(slot, error)
             else:
-                self._schedule(slot, steps)
+                self._schedule(slot, steps, requests[row] if row in again else None)
 
-    def _schedule(self, slot: int, steps: int) -> None:
-        """The slot acts for `steps` from now; its coroutine is woken then, or at the episode's limit."""
+    def _schedule(self, slot: int, steps: int, then: Any = None) -> None:
+        """The slot acts for `steps` from now.
+
+        Its coroutine is woken then, or at the episode's limit; or, before the limit, the request `then` is served.
+        """
         run = self.run
         played = run.length(slot)
         left = run.options.max_episode_steps - played
@@ -151,20 +165,17 @@ class EnvLoop:
             run.action_queue.task_done(slot, _timeout(run))
             return
         self.token[slot] += 1
-        self.ends[run.counters.batch_steps + min(steps, left)].append((slot, self.token[slot], steps > left))
+        end = _End(slot, run.attempts[slot], self.token[slot], timed_out=steps > left, then=then)
+        self.ends[run.counters.batch_steps + min(steps, left)].append(end)
         if run.rollout is not None:
             run.rollout.ensure(played + min(steps, left))
 
     # ---- stepping
 
-    def ended(self) -> list[tuple[int, bool]]:
-        """Slots whose plan ends with the state that is shown now, and whether the episode's limit cut it short."""
+    def ended(self) -> list["_End"]:
+        """Plans that end with the state that is shown now."""
         due = self.ends.pop(self.run.counters.batch_steps, ())
-        return [
-            (slot, timed_out)
-            for slot, token, timed_out in due
-            if token == self.token[slot] and not self.run.board.is_thinking(slot)
-        ]
+        return [end for end in due if end.token == self.token[end.slot] and not self.run.board.is_thinking(end.slot)]
 
     @contextmanager
     def step(self, resting: Sequence[int]) -> Generator[None]:
@@ -241,20 +252,36 @@ class EnvLoop:
             self.manual.zero_()
         return actions
 
-    def wake(self, ended: Sequence[tuple[int, bool]]) -> None:
-        """Let the coroutines of slots whose plan has ended go on."""
+    def wake(self, ended: Sequence["_End"]) -> None:
+        """Let the coroutines of slots whose plan has ended go on, or the request that comes next."""
         if not ended:
             return
         run = self.run
         self._judge()
         finite = run.env.finite().cpu().numpy()
-        for slot, timed_out in ended:
-            error: Exception | None = None
-            if not finite[slot]:
-                error = NonFiniteError(f"slot {slot}: the simulator's state is not finite")
-            elif timed_out:
-                error = _timeout(run)
-            run.action_queue.task_done(slot, error)
+        for end in ended:
+            if not finite[end.slot]:
+                error = NonFiniteError(f"slot {end.slot}: the simulator's state is not finite")
+                run.action_queue.task_done(end.slot, error)
+            elif end.timed_out:
+                run.action_queue.task_done(end.slot, _timeout(run))
+            elif end.then is not None:
+                self.to_continue.append(end)
+            else:
+                run.action_queue.task_done(end.slot)
+
+
+@dataclass(slots=True)
+class _End:
+    """The end of what a slot plays."""
+
+    slot: int
+    attempt: Attempt | None
+    token: int
+    timed_out: bool
+    """The episode's limit comes before the plan's last step."""
+    then: Any
+    """The request that is served next; None wakes the coroutine."""
 
 
 def _timeout(run: RunState) -> EpisodeTimeoutError:
@@ -295,9 +322,9 @@ async def env_loop(run: RunState) -> None:
         if not run.env.steps_in_background or len(ended) > _MOST_RESTING * (board.num_envs - board.num_parked):
             loop.wake(ended)
             ended = []
-            if board.thinking:
+            if board.thinking or loop.to_continue:
                 continue
-        with loop.step([slot for slot, _ in ended]):
+        with loop.step([end.slot for end in ended]):
             loop.wake(ended)
             board.release()
             await _all_served(loop)
@@ -316,7 +343,7 @@ async def _all_served(loop: EnvLoop) -> bool:
             break
         elif not run.reset_queue.empty():
             loop.serve_resets()
-        elif not run.action_queue.empty():
+        elif loop.to_continue or not run.action_queue.empty():
             with run.clock.stage("plan"):
                 loop.serve_actions()
             if not run.board.thinking:

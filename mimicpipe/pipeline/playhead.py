@@ -36,7 +36,7 @@ class Playheads:
         self._gripper_dim = gripper_dim
         self._width = 16 + gripper_dim + noise_dim
         self._device = device
-        self._noisy = False
+        self._has_noise = False
         self._rows = {
             eef: torch.zeros(num_envs, _INITIAL_STEPS, self._width, dtype=torch.float32, device=device)
             for eef in eef_names
@@ -50,17 +50,12 @@ class Playheads:
 
     def load(self, eef: str, slots: Tensor, plans: EefPlans) -> None:
         """Put new waypoints in front of slots (M,), one row of `plans` each."""
-        count, steps = plans.targets.shape[:2]
+        steps = plans.waypoints.shape[1]
         self._ensure(eef, steps)
-        rows = torch.zeros(count, steps, self._width, dtype=torch.float32, device=self._device)
-        rows[..., :16] = plans.targets.reshape(count, steps, 16)
-        rows[..., 16 : 16 + self._gripper_dim] = plans.grippers
-        if plans.noise is not None:
-            self._noisy = True
-            rows[..., 16 + self._gripper_dim :] = plans.noise
-        self._rows[eef][:, :steps].index_copy_(0, slots, rows)
+        self._has_noise |= plans.has_noise
+        self._rows[eef][:, :steps].index_copy_(0, slots, plans.waypoints)
         self._cursor[eef].index_fill_(0, slots, 0)
-        self._last[eef].index_copy_(0, slots, plans.lengths.to(self._device) - 1)
+        self._last[eef].index_copy_(0, slots, plans.lengths - 1)
 
     def load_plan(self, slot: int, plan: Plan) -> int:
         """Put one known plan in front of a slot; returns its steps (the longest eef's)."""
@@ -69,18 +64,14 @@ class Playheads:
         for eef in self._rows:
             steps = plan.targets[eef].shape[0]
             longest = max(longest, steps)
+            rows = torch.zeros(1, steps, self._width, dtype=torch.float32, device=self._device)
+            rows[..., :16] = plan.targets[eef].reshape(steps, 16)
+            rows[..., 16 : 16 + self._gripper_dim] = plan.grippers[eef]
             noise = plan.noise.get(eef)
-            self.load(
-                eef,
-                slots,
-                EefPlans(
-                    rows=slots,
-                    lengths=torch.tensor([steps], device=self._device),
-                    targets=plan.targets[eef][None],
-                    grippers=plan.grippers[eef][None],
-                    noise=None if noise is None else noise[None],
-                ),
-            )
+            if noise is not None:
+                rows[..., 16 + self._gripper_dim :] = noise
+            lengths = torch.tensor([steps], device=self._device)
+            self.load(eef, slots, EefPlans(slots, lengths, rows, has_noise=noise is not None))
         return longest
 
     def advance(self, slots: Tensor | None) -> Waypoints:
@@ -99,7 +90,7 @@ class Playheads:
             targets[eef] = row[:, :16].contiguous().view(-1, 4, 4)
             grippers[eef] = row[:, 16:split].contiguous()
             noise[eef] = row[:, split:].contiguous()
-        return Waypoints(targets, grippers, noise if self._noisy else None)
+        return Waypoints(targets, grippers, noise if self._has_noise else None)
 
     def _ensure(self, eef: str, steps: int) -> None:
         rows = self._rows[eef]

@@ -7,10 +7,12 @@ An action request is `(env_id, payload)` with one of three payloads:
 * any other object with a `planner`: a request to plan. All requests that arrive before a step and share a planner are
   planned in ONE call of `planner.plan_batch`, so planning costs per batch, not per slot.
 
-With a plan the coroutine sleeps until the plan's last step is done (`await queue.join()`), and the loop plays it.
+With a plan the coroutine sleeps until the plan's last step is done (`await queue.join()`), and the loop plays it. A
+planner may ask to plan a request again after the steps that it has planned, so that an attempt of many segments, each
+planned when the one before has been played, wakes its coroutine once.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -91,13 +93,16 @@ class EefPlans:
     rows: Tensor
     """(M,) int64 indices into the batch of requests."""
     lengths: Tensor
-    """(M,) int64 valid steps of each row."""
-    targets: Tensor
-    """(M, L, 4, 4), padded behind `lengths`; after its last waypoint an eef holds that waypoint."""
-    grippers: Tensor
-    """(M, L, G)"""
-    noise: Tensor | None = None
-    """(M, L, noise_dim); None is no noise."""
+    """(M,) int64 valid steps of each row; after its last waypoint an eef holds that waypoint."""
+    waypoints: Tensor
+    """(M, L, 16 + G + P): target pose, row by row, gripper action and action noise; padded behind `lengths`."""
+    has_noise: bool
+    """Whether any of the noise is not zero."""
+
+    @property
+    def targets(self) -> Tensor:
+        """(M, L, 4, 4)."""
+        return self.waypoints[..., :16].unflatten(-1, (4, 4))
 
 
 @dataclass(slots=True)
@@ -110,6 +115,8 @@ class PlanBatch:
     """New waypoints; an eef or row that is not mentioned goes on with the waypoints it has."""
     errors: dict[int, Exception] = field(default_factory=dict)
     """Row -> exception raised in the coroutine that asked; such a row plays nothing."""
+    again: Collection[int] = ()
+    """Rows whose request is planned once more after these steps; only then, or later, is the coroutine woken."""
 
 
 class Planner(Protocol):

@@ -45,7 +45,7 @@ class RequestQueue:
         self._all_done: asyncio.Future[None] | None = None
         self._closed: BaseException | None = None
         self.not_during: RequestQueue | None = None
-        """A queue in which the slot must have nothing pending when it puts a request here."""
+        """A queue whose requests come after those of this one: a slot may put both, in this order, before it waits."""
 
     def _check_slot(self, env_id: Any) -> int:
         try:
@@ -144,7 +144,8 @@ class RequestQueue:
         if future is None:
             return
         self._finish_one()
-        self._board.think(env_id)
+        if self.not_during is None or not self.not_during.is_pending(env_id):
+            self._board.think(env_id)
         if future.done():
             return
         if error is None:

@@ -137,9 +137,9 @@ class CountingGenerator(DataGenerator):
         return {**results, "metadata": {"resets": resets.puts, "requests": actions.puts}}
 
 
-def test_an_attempt_is_one_reset_and_one_request_a_subtask() -> None:
+def test_an_attempt_is_one_reset_and_one_request() -> None:
     _, episodes = run(make(4, CountingGenerator))
-    assert all(episode.metadata == {"resets": 1, "requests": 2} for episode in episodes)
+    assert all(episode.metadata == {"resets": 1, "requests": 1} for episode in episodes)
 
 
 class StepByStepGenerator(DataGenerator):

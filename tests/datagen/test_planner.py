@@ -140,13 +140,14 @@ def compare_row(
     assert held in (0, 1)
     targets = plans.targets[at]
     torch.testing.assert_close(targets[:steps].double(), poses, rtol=0, atol=1e-6)
-    assert torch.equal(plans.grippers[at, :steps], grippers.float())
-    drawn = torch.zeros_like(noise) if plans.noise is None else plans.noise[at, :steps]
-    assert torch.equal(drawn, noise)
+    grip, drawn = plans.waypoints[at, :, 16:].split((grippers.shape[1], noise.shape[1]), dim=1)
+    assert torch.equal(grip[:steps], grippers.float())
+    assert torch.equal(drawn[:steps], noise)
+    assert plans.has_noise or not noise.any()
     if held:
         assert torch.equal(targets[steps], targets[steps - 1])
-        assert torch.equal(plans.grippers[at, steps], plans.grippers[at, steps - 1])
-        assert plans.noise is None or not plans.noise[at, steps].any()
+        assert torch.equal(grip[steps], grip[steps - 1])
+        assert not drawn[steps].any()
     assert torch.isfinite(targets).all()
 
 
@@ -193,9 +194,7 @@ def note(batch: PlanBatch, row: int, played: Played) -> None:
     played.steps.append(int(batch.steps[row]))
     for plans in batch.eefs.values():
         for at in (plans.rows == row).nonzero().flatten().tolist():
-            length = int(plans.lengths[at])
-            parts = [plans.targets[at, :length], plans.grippers[at, :length]]
-            played.tensors += parts if plans.noise is None else [*parts, plans.noise[at, :length]]
+            played.tensors.append(plans.waypoints[at, : int(plans.lengths[at])])
 
 
 @settings(deadline=None, derandomize=True, max_examples=25)
