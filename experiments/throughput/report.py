@@ -99,8 +99,9 @@ def _peer(rows: list[dict[str, Any]]) -> str:
         for r in rows
         if (d := r["difference"]) is not None
     ]
+    first = rows[0]
     return (
-        f"## Against Isaac Lab Mimic's own loop: {rows[0]['peer']}, env=kinematic, task={rows[0]['task']}, no recorder\n\n"
+        f"## Against Isaac Lab Mimic's own loop: {first['peer']}, env=kinematic, task={first['task']}, no recorder\n\n"
         f"{markdown_table(speed, speed_cells)}\n{markdown_table(demos, demo_cells)}\n"
         "What both execute, without noise and with the nearest demo chosen; the largest difference of any entry in any "
         f"step:\n\n{markdown_table(equal, equal_cells)}"
