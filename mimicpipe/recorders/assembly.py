@@ -14,14 +14,19 @@ from mimicpipe.recorders.camera_encoder import VideoSettings
 from mimicpipe.recorders.column_spill import ColumnSpill
 from mimicpipe.recorders.data_files import DEFAULT_FEATURES, DataWriter, default_columns
 from mimicpipe.recorders.dataset_meta import EpisodeTable, write_info, write_run_info, write_stats, write_tasks
-from mimicpipe.recorders.episode_stats import STATISTICS, episode_stats
+from mimicpipe.recorders.episode_stats import episode_stats
 from mimicpipe.recorders.layout import CAMERAS
-from mimicpipe.recorders.pixel_stats import pixel_stats
+from mimicpipe.recorders.pixel_stats import CameraSum
 from mimicpipe.recorders.staged import StagedEpisode
 from mimicpipe.recorders.video_files import VideoWriter, video_info
 
 
-def assemble(root: Path, header: Mapping[str, Any], episodes: Iterable[StagedEpisode]) -> int:
+def assemble(
+    root: Path,
+    header: Mapping[str, Any],
+    episodes: Iterable[StagedEpisode],
+    pixels: Mapping[str, tuple[np.ndarray, int]] | None = None,
+) -> int:
     """Write a dataset.
 
     Args:
@@ -29,6 +34,7 @@ def assemble(root: Path, header: Mapping[str, Any], episodes: Iterable[StagedEpi
         header: `fps`, `features` (LeRobot's words, without its own columns), `robot_type`, `use_videos`, `video`,
             `run_info`, and the limits of the files' sizes.
         episodes: its episodes, in order; they may be made one by one.
+        pixels: {camera: (counts (3, 256), frames that were counted)}, if the episodes don't bring them.
 
     Returns:
         The number of episodes; with none, nothing is written.
@@ -45,7 +51,7 @@ def assemble(root: Path, header: Mapping[str, Any], episodes: Iterable[StagedEpi
         finally:
             building.close()
         if building.episodes:
-            building.finish()
+            building.finish(pixels or {})
     return building.episodes
 
 
@@ -64,8 +70,7 @@ class _Building:
         numeric = [name for name, feature in self._features.items() if feature["dtype"] not in CAMERAS]
         self._spill = ColumnSpill(scratch, numeric)
         self._tasks: dict[str, int] = {}
-        self._pixels: dict[str, np.ndarray] = {}
-        self._sampled: dict[str, int] = {}
+        self._cameras = {name: CameraSum() for name in self._features if name not in numeric}
         self.episodes = 0
         self._frames = 0
 
@@ -91,9 +96,8 @@ class _Building:
         stats = episode_stats(numeric)
         counts = dict.fromkeys(self._features, episode.length)
         for name, camera in episode.cameras.items():
-            stats[name], counts[name] = pixel_stats(camera.pixels), camera.sampled
-            self._pixels[name] = self._pixels.get(name, 0) + camera.pixels
-            self._sampled[name] = self._sampled.get(name, 0) + camera.sampled
+            stats[name], counts[name] = camera.stats, camera.sampled
+            self._cameras[name].add(camera)
         self._table.add(plain, stats, counts, episode.row)
         self.episodes += 1
         self._frames += episode.length
@@ -103,7 +107,7 @@ class _Building:
         for writer in (self._data, self._spill, *self._videos.values()):
             writer.close()
 
-    def finish(self) -> None:
+    def finish(self, pixels: Mapping[str, tuple[np.ndarray, int]]) -> None:
         """Write everything that is known once all episodes are."""
         root, header = self._root, self._header
         settings = VideoSettings(**header["video"])
@@ -113,16 +117,12 @@ class _Building:
         self._table.write(root)
         write_tasks(root, list(self._tasks))
         write_info(root, header, features, self.episodes, self._frames, len(self._tasks))
-        write_stats(root, self._stats())
-        pixels = {name: {"frames": self._sampled[name], "counts": self._pixels[name].tolist()} for name in self._pixels}
-        write_run_info(root, header["run_info"], {"pixels": pixels} if pixels else {})
-
-    def _stats(self) -> dict[str, Mapping[str, Any]]:
-        found: dict[str, dict[str, np.ndarray]] = self._spill.stats()
-        for name, pixels in self._pixels.items():
-            rows = pixel_stats(pixels).reshape(len(STATISTICS), 3, 1, 1)
-            found[name] = {**dict(zip(STATISTICS, rows, strict=True)), "count": np.array([self._sampled[name]])}
-        return {name: found[name] for name in self._features}
+        for name, (counts, sampled) in pixels.items():
+            self._cameras[name] = CameraSum(counts, sampled)
+        stats = {**self._spill.stats(), **{name: camera.stats() for name, camera in self._cameras.items()}}
+        write_stats(root, {name: stats[name] for name in self._features})
+        known = {name: camera.described() for name, camera in self._cameras.items() if camera.pixels is not None}
+        write_run_info(root, header["run_info"], {"pixels": known} if known else {})
 
 
 def _flat(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

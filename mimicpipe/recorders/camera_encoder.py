@@ -35,6 +35,13 @@ class VideoSettings:
     threads: int | None = None
     """Threads of the encoder; None is the codec's own choice."""
 
+    @classmethod
+    def from_info(cls, info: Mapping[str, Any]) -> "VideoSettings":
+        """From a video feature's `info` in info.json, which does not say the number of threads."""
+        codec = {"av1": "libsvtav1"}.get(info["video.codec"], info["video.codec"])
+        preset = info["video.preset"]
+        return cls(codec, info["video.g"], info["video.crf"], None if preset is None else str(preset))
+
     def described(self) -> dict[str, Any]:
         """As info.json has them."""
         preset = self._preset()

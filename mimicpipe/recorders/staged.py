@@ -10,6 +10,7 @@ import numpy as np
 
 from mimicpipe.errors import RecorderError
 from mimicpipe.recorders.layout import FORMAT, Column, columns_of
+from mimicpipe.recorders.pixel_stats import pixel_stats
 from mimicpipe.recorders.segment_log import Record, scan
 
 
@@ -19,10 +20,12 @@ class EncodedCamera:
 
     files: list[bytes]
     """One mp4 file, or a PNG file for each frame."""
-    pixels: np.ndarray
-    """(3, 256) int64: how often each value occurs in each channel, in the sampled frames."""
+    stats: np.ndarray
+    """(9, 3) float64, as `pixel_stats`."""
     sampled: int
-    """Frames that were counted."""
+    """Frames that the statistics are of."""
+    pixels: np.ndarray | None = None
+    """(3, 256) int64: how often each value occurs in each channel, in the sampled frames; None if nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,6 @@ def _decode(record: Record, payload: memoryview, columns: Sequence[Column]) -> S
         described = encoded[column.name]
         pixels = take("<i8", (3, 256))
         files = [take("u1", (size,)).tobytes() for size in described["sizes"]]
-        cameras[column.name] = EncodedCamera(files, pixels, described["sampled"])
+        cameras[column.name] = EncodedCamera(files, pixel_stats(pixels), described["sampled"], pixels)
     del meta["index"]
     return StagedEpisode(length, task, {**meta, "initial_state": state}, numeric, cameras)
