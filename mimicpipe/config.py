@@ -23,6 +23,7 @@ Control = StrEnum("Control", ["ik_rel", "ik_abs"])
 Camera = StrEnum("Camera", ["front", "wrist"])
 OnError = StrEnum("OnError", ["raise", "skip"])
 WandbMode = StrEnum("WandbMode", ["offline", "online", "disabled"])
+VideoCodec = StrEnum("VideoCodec", ["libsvtav1", "h264", "hevc", "libaom-av1"])
 Selection = StrEnum("Selection", ["random", "nearest_neighbor_object", "nearest_neighbor_robot_distance"])
 
 
@@ -158,6 +159,21 @@ class AsyncRecorderConfig(LeRobotRecorderConfig):
 
 
 @dataclass
+class ShardedRecorderConfig(AsyncRecorderConfig):
+    """`recorder=sharded`."""
+
+    workers: int = _at_least(0, 1)
+    worker_timeout_s: float = field(default=60.0, metadata={"above": 0, "max": 1_000_000})
+    video_codec: VideoCodec = VideoCodec["libsvtav1"]
+    video_gop: int | None = _at_least(1, 2)
+    video_crf: float | None = _within(0, 63, 30.0)
+    video_preset: str | None = None
+    encoder_threads: int | None = _at_least(1, None)
+    data_files_size_in_mb: int = _at_least(1, 100)
+    video_files_size_in_mb: int = _at_least(1, 200)
+
+
+@dataclass
 class TrackerConfig:
     """`tracker`; without a `_target_` metrics.jsonl is the only sink."""
 
@@ -239,6 +255,7 @@ SCHEMAS: dict[str | None, type] = {
     "mimicpipe.pools.scripted.ScriptedPool": ScriptedPoolConfig,
     "mimicpipe.recorders.lerobot.LeRobotRecorder": LeRobotRecorderConfig,
     "mimicpipe.recorders.async_lerobot.AsyncLeRobotRecorder": AsyncRecorderConfig,
+    "mimicpipe.recorders.sharded.ShardedRecorder": ShardedRecorderConfig,
     "mimicpipe.recorders.none.NullRecorder": RecorderConfig,
     "mimicpipe.trackers.wandb.WandbTracker": WandbTrackerConfig,
     "mimicpipe.trackers.tensorboard.TensorboardTracker": TrackerConfig,

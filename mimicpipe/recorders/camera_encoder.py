@@ -5,7 +5,7 @@ Runs in a writer's thread or process. No torch here, and PyAV and Pillow only on
 
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -47,7 +47,7 @@ class VideoSettings:
         preset = self._preset()
         return {
             "video.g": self.gop,
-            "video.crf": self.crf,
+            "video.crf": int(self.crf) if self.crf is not None and self.crf == int(self.crf) else self.crf,
             "video.preset": int(preset) if preset is not None and preset.isdigit() else preset,
             "video.fast_decode": 0,
             "video.video_backend": "pyav",
@@ -79,10 +79,14 @@ class CameraEncoder:
         fps: frame rate, Hz.
         settings: of videos.
         threads: cameras that are encoded at once; 0 is one after the other, in the caller's thread.
+        on_progress: called after every frame, from the thread that encodes.
     """
 
-    def __init__(self, fps: int, settings: VideoSettings, threads: int = 0) -> None:
+    def __init__(
+        self, fps: int, settings: VideoSettings, threads: int = 0, on_progress: Callable[[], None] | None = None
+    ) -> None:
         self._fps = fps
+        self._on_progress = on_progress or (lambda: None)
         self._settings = settings
         self._pool = ThreadPoolExecutor(threads, "mimicpipe-camera") if threads else None
 
@@ -110,19 +114,27 @@ class CameraEncoder:
 
     def _encode(self, column: Column, frames: np.ndarray) -> tuple[np.ndarray, int, list[bytes]]:
         sample = sample_of(frames)
-        video = column.dtype == "video"
-        files = [encode_video(frames, self._fps, self._settings)] if video else [encode_png(frame) for frame in frames]
+        counted = self._counted(frames)
+        if column.dtype == "video":
+            files = [encode_video(counted, frames.shape[1:3], self._fps, self._settings)]
+        else:
+            files = [encode_png(frame) for frame in counted]
         return count_pixels(sample), len(sample), files
 
+    def _counted(self, frames: np.ndarray) -> Iterator[np.ndarray]:
+        for frame in frames:
+            yield frame
+            self._on_progress()
 
-def encode_video(frames: np.ndarray, fps: int, settings: VideoSettings) -> bytes:
-    """An mp4 file of RGB frames (T, H, W, 3) uint8, frame t at t / fps seconds."""
+
+def encode_video(frames: Iterable[np.ndarray], size: tuple[int, int], fps: int, settings: VideoSettings) -> bytes:
+    """An mp4 file of RGB frames (H, W, 3) uint8 of size (H, W), frame t at t / fps seconds."""
     av = _import_av()
     file = io.BytesIO()
     with av.open(file, "w", format="mp4") as container:
         stream = container.add_stream(settings.codec, fps, options=settings.options())
         stream.pix_fmt = "yuv420p"
-        stream.height, stream.width = frames.shape[1:3]
+        stream.height, stream.width = size
         for number, pixels in enumerate(frames):
             frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
             frame.pts, frame.time_base = number, Fraction(1, fps)

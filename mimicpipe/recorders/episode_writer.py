@@ -3,7 +3,7 @@
 Used by a thread of the run or by a process of its own; no torch here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,28 @@ class EpisodeWriter:
         path: the log, which is continued if it exists.
         header: the dataset's description; see `assembly.assemble`.
         camera_threads: cameras that are encoded at once; 0 is one after the other.
+        on_progress: called after every encoded frame, from the thread that encodes.
 
     Raises:
         RecorderError, OSError: as `SegmentLog`.
     """
 
-    def __init__(self, path: Path, header: Mapping[str, Any], camera_threads: int = 0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        header: Mapping[str, Any],
+        camera_threads: int = 0,
+        on_progress: Callable[[], None] | None = None,
+    ) -> None:
         self._columns = columns_of(header["features"])
         self._log = SegmentLog(path, dict(header))
-        self._encoder = CameraEncoder(header["fps"], VideoSettings(**header["video"]), camera_threads)
+        self._encoder = CameraEncoder(header["fps"], VideoSettings(**header["video"]), camera_threads, on_progress)
 
-    def write(self, episodes: Sequence[PackedEpisode]) -> dict[int, Exception]:
+    def write(self, episodes: list[PackedEpisode]) -> dict[int, Exception]:
         """Write episodes; they are durable on return, but for those that could not be encoded.
+
+        Args:
+            episodes: is empty on return.
 
         Returns:
             {place in `episodes`: why it was left out}.
@@ -40,9 +50,9 @@ class EpisodeWriter:
         """
         failed: dict[int, Exception] = {}
         records: list[NewRecord] = []
-        for place, episode in enumerate(episodes):
+        for place in range(len(episodes)):
             try:
-                records.append(self._record(episode))
+                records.append(self._record(episodes.pop(0)))
             except Exception as error:  # noqa: BLE001 - told to the caller, who names the episode
                 failed[place] = error
         if records:

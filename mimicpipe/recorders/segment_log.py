@@ -7,6 +7,7 @@ checksum is wrong; readers stop there, and opening the file for more records cut
 imported, because processes that do nothing but write use this, too.
 """
 
+import errno
 import json
 import os
 import struct
@@ -81,6 +82,8 @@ class SegmentLog:
         try:
             written = _write_all(self._handle, parts)
             os.fdatasync(self._handle)
+            if os.fstat(self._handle).st_nlink == 0:  # nobody would find it again
+                raise FileNotFoundError(errno.ENOENT, "has been removed")
         except OSError as error:
             os.ftruncate(self._handle, self._end)
             os.lseek(self._handle, self._end, os.SEEK_SET)

@@ -10,7 +10,7 @@ assembled from the logs at the end, in the order of the commits.
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,11 @@ from mimicpipe.envs.base import Feature
 from mimicpipe.errors import ConfigError, RecorderError
 from mimicpipe.pipeline.episode import Episode
 from mimicpipe.recorders.bounded_queue import BoundedQueue
+from mimicpipe.recorders.camera_encoder import CODECS, VideoSettings
 from mimicpipe.recorders.lerobot import Commit, LeRobotRecorder, check_count
 from mimicpipe.recorders.staged_storage import StagedStorage, StagingSettings
 
+_THREAD_NAME = "mimicpipe-recorder"
 _GROUP_EPISODES, _GROUP_BYTES = 256, 1 << 24
 """Most that is taken from the queue for one sync: it comes on top of the queue's limit."""
 
@@ -31,6 +33,7 @@ class _Job:
 
     commit: Commit
     index: int
+    nbytes: int
 
 
 class ShardedRecorder(LeRobotRecorder):
@@ -49,7 +52,15 @@ class ShardedRecorder(LeRobotRecorder):
         max_queue_bytes: most bytes that wait; 0 or None is no limit. A larger episode waits for an empty queue.
         record_eef_observation: refused, because kinematics belong to the simulator's thread.
         image_writer_threads: cameras that a writer encodes at once; 0: one after the other.
-        settings: codec and sizes of files.
+        workers: processes that write; 0: a thread.
+        worker_timeout_s: a process that has encoded no frame and written nothing for this long is replaced, seconds.
+        video_codec: one of `camera_encoder.CODECS`. The video settings' defaults are LeRobot's.
+        video_gop: frames from one key frame to the next; None is the codec's own choice.
+        video_crf: quality, lower is better; None is the codec's own choice.
+        video_preset: speed against size, in the codec's words; None is 12 for libsvtav1, else the codec's own choice.
+        encoder_threads: threads of an encoder; None is the codec's own choice.
+        data_files_size_in_mb: a data file that would become larger is followed by another; an episode is never split.
+        video_files_size_in_mb: likewise of videos.
         root, repo_id, fps, features, robot_type, use_videos, overwrite, run_info, instruction: as `LeRobotRecorder`.
 
     Raises:
@@ -71,10 +82,23 @@ class ShardedRecorder(LeRobotRecorder):
         record_eef_observation: bool = False,
         async_queue_maxsize: int = 0,
         max_queue_bytes: int | None = None,
-        settings: StagingSettings | None = None,
+        workers: int = 0,
+        worker_timeout_s: float = 60.0,
+        video_codec: str = "libsvtav1",
+        video_gop: int | None = 2,
+        video_crf: float | None = 30,
+        video_preset: str | None = None,
+        encoder_threads: int | None = None,
+        data_files_size_in_mb: int = 100,
+        video_files_size_in_mb: int = 200,
     ) -> None:
         check_count("async_queue_maxsize", async_queue_maxsize, minimum=0)
         check_count("max_queue_bytes", 0 if max_queue_bytes is None else max_queue_bytes, minimum=0)
+        check_count("workers", workers, minimum=0)
+        check_count("data_files_size_in_mb", data_files_size_in_mb, minimum=1)
+        check_count("video_files_size_in_mb", video_files_size_in_mb, minimum=1)
+        if video_codec not in CODECS:
+            raise ConfigError(f"video_codec={video_codec}: valid: {', '.join(CODECS)}")
         if record_eef_observation:
             raise ConfigError(
                 "record_eef_observation: the worker thread may not use the simulator; "
@@ -92,7 +116,14 @@ class ShardedRecorder(LeRobotRecorder):
             run_info=run_info,
             instruction=instruction,
         )
-        self._staged = StagedStorage(self._spec, settings or StagingSettings())
+        self._settings = StagingSettings(
+            workers=workers,
+            hang_timeout_s=worker_timeout_s,
+            video=VideoSettings(video_codec, video_gop, video_crf, video_preset, encoder_threads),
+            data_files_size_in_mb=data_files_size_in_mb,
+            video_files_size_in_mb=video_files_size_in_mb,
+        )
+        self._staged = StagedStorage(self._spec, self._settings)
         self._queue: BoundedQueue[_Job] = BoundedQueue(async_queue_maxsize, max_queue_bytes or 0)
         self._threads: list[threading.Thread] = []
         self._next_index = 0
@@ -110,7 +141,7 @@ class ShardedRecorder(LeRobotRecorder):
             commit = self._admit(episode)
             if commit is None:
                 return
-            job = _Job(commit, self._next_index)
+            job = _Job(commit, self._next_index, episode.nbytes)
             self._next_index += 1
         self._queue.put(job, episode.nbytes)
 
@@ -120,7 +151,7 @@ class ShardedRecorder(LeRobotRecorder):
             commit = self._admit(episode)
             if commit is None:
                 return True
-            taken = self._queue.try_put(_Job(commit, self._next_index), episode.nbytes)
+            taken = self._queue.try_put(_Job(commit, self._next_index, episode.nbytes), episode.nbytes)
             self._next_index += taken
             return taken
 
@@ -167,10 +198,11 @@ class ShardedRecorder(LeRobotRecorder):
         """Check an episode, and start the writers with the first; the caller holds the lock."""
         commit = self._checked(episode)
         if commit is not None and not self._threads:
-            # A daemon, so that a caller who dies without `finalize` is not kept alive; `_leave` runs at exit.
-            thread = threading.Thread(target=self._write_all, args=(0,), name="mimicpipe-recorder", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            for number in range(max(1, self._settings.workers)):
+                # A daemon, so that a caller who dies without `finalize` is not kept alive; `_leave` runs at exit.
+                thread = threading.Thread(target=self._write_all, args=(number,), name=_THREAD_NAME, daemon=True)
+                self._threads.append(thread)
+                thread.start()
         return commit
 
     def _write_all(self, number: int) -> None:
@@ -187,9 +219,9 @@ class ShardedRecorder(LeRobotRecorder):
                 if writer is None:
                     self._staged.open(jobs[0].commit.episode.columns)
                     writer = self._staged.writer(number)
-                failed = writer.write(
-                    [self._staged.pack(job.commit.episode, job.commit.row, job.index) for job in jobs]
-                )
+                packed = [self._staged.pack(job.commit.episode, job.commit.row, job.index) for job in jobs]
+                jobs = [_without_columns(job) for job in jobs]
+                failed = writer.write(packed)
             except Exception as error:  # noqa: BLE001 - raised by the next commit and by finalize
                 broken = error
                 self._note_failures([(job, error) for job in jobs])
@@ -205,7 +237,7 @@ class ShardedRecorder(LeRobotRecorder):
     def _note_written(self, jobs: Sequence[_Job], began: float) -> None:
         with self._written_lock:
             self._writing_s += time.perf_counter() - began
-            self._bytes_written += sum(job.commit.episode.nbytes for job in jobs)
+            self._bytes_written += sum(job.nbytes for job in jobs)
             self._num_saved += len(jobs)
         if self.on_durable is None:
             return
@@ -224,7 +256,7 @@ class ShardedRecorder(LeRobotRecorder):
 
     def _complete(self) -> None:
         try:
-            self._path = self._staged.publish()
+            self._path = self._staged.publish(self._num_saved)
         except Exception as error:  # noqa: BLE001 - raised with the other failures, now and at every later call
             self._failures.append(("storage", error))
 
@@ -232,3 +264,8 @@ class ShardedRecorder(LeRobotRecorder):
         """At exit without `finalize`: write what is queued, and leave it to be recovered."""
         self._end_writers()
         self._staged.leave()
+
+
+def _without_columns(job: _Job) -> _Job:
+    """What is still needed once the columns are on their way; they are the bulk of the memory."""
+    return replace(job, commit=replace(job.commit, episode=replace(job.commit.episode, columns={})))

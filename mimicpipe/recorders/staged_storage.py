@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from mimicpipe.recorders.assembly import assemble
 from mimicpipe.recorders.camera_encoder import VideoSettings, described
 from mimicpipe.recorders.episode_rows import Row
 from mimicpipe.recorders.episode_writer import EpisodeWriter
-from mimicpipe.recorders.features import CAMERA_DTYPES, lerobot_features, with_annotations
+from mimicpipe.recorders.features import lerobot_features, with_annotations
 from mimicpipe.recorders.layout import FORMAT, PackedEpisode, columns_of
 from mimicpipe.recorders.lerobot_storage import DatasetSpec, describe
+from mimicpipe.recorders.remote_writer import RemoteWriter
 from mimicpipe.recorders.staged import StagedRun
 from mimicpipe.recorders.staging_area import StagingArea, staged_logs
 
@@ -25,10 +26,14 @@ from mimicpipe.recorders.staging_area import StagingArea, staged_logs
 class StagingSettings:
     """How a dataset is staged and assembled."""
 
-    video: VideoSettings = field(default_factory=VideoSettings)
-    data_files_size_in_mb: int = 100
+    workers: int
+    """Processes that write; 0: the caller's thread."""
+    hang_timeout_s: float
+    """A process that has encoded no frame and written nothing for this long is replaced, seconds."""
+    video: VideoSettings
+    data_files_size_in_mb: int
     """Most MB of a data file; an episode is never split."""
-    video_files_size_in_mb: int = 200
+    video_files_size_in_mb: int
     """Most MB of a video file."""
 
 
@@ -73,10 +78,13 @@ class StagedStorage:
             }
             self._area = StagingArea(spec.root, clear=True)
 
-    def writer(self, number: int) -> EpisodeWriter:
-        """Writer number 0, 1, ..., after `open`; one for each thread."""
+    def writer(self, number: int) -> EpisodeWriter | RemoteWriter:
+        """Writer number 0, 1, ..., after `open`; one for each thread, which writes itself or has a process for it."""
         assert self._area is not None
-        return EpisodeWriter(self._area.log(number), self._header, self._spec.image_writer_threads)
+        path, threads = self._area.log(number), self._spec.image_writer_threads
+        if self._settings.workers == 0:
+            return EpisodeWriter(path, self._header, threads)
+        return RemoteWriter(path, self._header, threads, self._settings.hang_timeout_s, [self._area.lock])
 
     def pack(self, episode: Episode, row: Row, index: int) -> PackedEpisode:
         """An episode as a writer takes it; its columns are shared, not copied."""
@@ -90,8 +98,11 @@ class StagedStorage:
             ),
         )
 
-    def publish(self) -> Path | None:
+    def publish(self, expected: int) -> Path | None:
         """Assemble the dataset and move it to its place, after the writers are closed; None if there is no episode.
+
+        Args:
+            expected: episodes that were made durable.
 
         Raises:
             RecorderError: it failed; what is durable is still in the staging folder, and the error says where.
@@ -101,7 +112,11 @@ class StagedStorage:
             return None
         try:
             run = StagedRun(staged_logs(area.folder))
-            if len(run) == 0:
+            if len(run) < expected:
+                raise RecorderError(
+                    f"of {expected} durable episodes, {expected - len(run)} are gone: files were removed"
+                )
+            if expected == 0:
                 self.discard()
                 return None
             assemble(area.begin_assembly(), self._header, run)
@@ -130,11 +145,6 @@ class StagedStorage:
             area.leave()
         else:
             area.discard()
-
-    @property
-    def has_cameras(self) -> bool:
-        """Whether there is anything to encode."""
-        return any(feature.dtype in CAMERA_DTYPES for feature in self._features.values())
 
 
 def _plain(features: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
