@@ -142,6 +142,7 @@ def hold_worker(make_episode, wait_until):
         recorder.on_durable = on_durable
         for attempt in range(2):
             recorder.commit(make_episode(attempt))
+            wait_until(lambda: recorder.stats()["queue_size"] == 0)
         wait_until(held.is_set)
         return go_on.set
 
