@@ -8,6 +8,7 @@ favoured, and no limit is ever overshot.
 
 import asyncio
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -40,6 +41,13 @@ class Budget:
         self._known_successes = 0
         self._known_failures = 0
         self._waiters: list[asyncio.Future[None]] = []
+        self._check_limits()
+
+    def resume(self, outcomes: Sequence[bool]) -> None:
+        """Count attempts 0, 1, ... of an interrupted run as settled, before the first `take`; True is a success."""
+        self._next = self._frontier = len(outcomes)
+        self.successes = self._known_successes = sum(outcomes)
+        self.failures = self._known_failures = len(outcomes) - self.successes
         self._check_limits()
 
     @property
@@ -133,6 +141,8 @@ class Budget:
     def _wake(self) -> None:
         """Wake as many waiting slots as there are attempts to take, or all of them if there never will be one."""
         count = len(self._waiters)
+        if not count:
+            return
         if not self._exhausted():
             count = min(count, max(0, self._wanted() - self.in_flight))
         woken, self._waiters = self._waiters[:count], self._waiters[count:]

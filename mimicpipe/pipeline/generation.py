@@ -39,11 +39,12 @@ class Generator(Protocol):
 
 
 @functools.cache  # every slot asks, and reading a signature costs more than the rest of its start
-def _accepted_keywords(function: Callable[..., Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def _keywords_of(function: Callable[..., Any]) -> frozenset[str] | None:
+    """The keywords that a function takes; None is any."""
     parameters = inspect.signature(function).parameters
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
-        return lambda keywords: keywords
-    return lambda keywords: {name: value for name, value in keywords.items() if name in parameters}
+        return None
+    return frozenset(parameters)
 
 
 async def run_data_generator(
@@ -61,20 +62,25 @@ async def run_data_generator(
     current_slot.set(env_id)
     generate_attempt = data_generator.generate
     # The plain function, so that the cache holds no generator, and with it no env, alive.
-    accepted = _accepted_keywords(getattr(generate_attempt, "__func__", generate_attempt))
-    keywords = {
+    accepted = _keywords_of(getattr(generate_attempt, "__func__", generate_attempt))
+    keywords: dict[str, Any] = {
         "env_id": env_id,
         "success_term": run.success_term,
         "env_reset_queue": env_reset_queue,
         "env_action_queue": env_action_queue,
         "run": run,
     }
+    if accepted is not None:
+        keywords = {name: value for name, value in keywords.items() if name in accepted}
+    takes_attempt = accepted is None or "attempt" in accepted
     try:
         while (attempt := await _next_attempt(run, env_id)) is not None:
             returned = Returned()
             error: Exception | None = None
             try:
-                returned = _returned(await generate_attempt(**accepted({**keywords, "attempt": attempt})))
+                if takes_attempt:
+                    keywords["attempt"] = attempt
+                returned = _returned(await generate_attempt(**keywords))
             except Exception as caught:  # noqa: BLE001 - reported as the attempt's reason, or raised by _note_error
                 error = caught
             run.reset_queue.discard(env_id)

@@ -23,7 +23,7 @@ others need not wait for what it does next. What an attempt does is not changed 
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
@@ -43,6 +43,10 @@ _YIELD_EVERY_S = 0.02
 _MOST_RESTING = 0.25
 """Share of the active slots that may sit out a step. Where more plans end at once, the step waits for their slots, so
 that slots which act in time with each other stay so."""
+_GATHERED = 1 / 16
+"""Slots that sit out are served together, once they are this share of the active ones, or"""
+_GATHER_STEPS = 4
+"""at the latest at every so many steps: planning for four slots costs hardly more than for one."""
 
 
 class EnvLoop:
@@ -52,6 +56,7 @@ class EnvLoop:
         env = run.env
         self.run = run
         self.ends: defaultdict[int, list[_End]] = defaultdict(list)
+        self.resting: list[_End] = []
         self.to_continue: list[_End] = []
         self.token = [0] * env.num_envs
         self.actions = torch.zeros(env.num_envs, env.action_dim, dtype=torch.float32, device=env.device)
@@ -85,10 +90,11 @@ class EnvLoop:
 
     def asked_in_flight(self) -> bool:
         """Whether a slot that the step in progress moves asks for something, which must wait until it has ended."""
-        if self.in_flight is None:
+        run = self.run
+        if self.in_flight is None or (run.reset_queue.empty() and run.action_queue.empty()):
             return False
-        asking = [*self.run.reset_queue.waiting(), *self.run.action_queue.waiting()]
-        return bool(torch.isin(self.in_flight, torch.tensor(asking, device=self.in_flight.device)).any())
+        asking = [*run.reset_queue.waiting(), *run.action_queue.waiting()]
+        return not set(asking).isdisjoint(self.in_flight.tolist())
 
     def _remember_initial_state(self, ids: Tensor) -> None:
         run = self.run
@@ -104,8 +110,7 @@ class EnvLoop:
         to_plan: dict[int, tuple[Planner, list[int], list[Any]]] = {}
         asked = run.action_queue.drain()
         if self.to_continue:
-            # An attempt may have ended by itself since.
-            asked += [(end.slot, end.then) for end in self.to_continue if end.attempt is run.attempts[end.slot]]
+            asked += [(end.slot, end.then) for end in self.to_continue if self._counts(end)]
             asked.sort(key=itemgetter(0))
             self.to_continue = []
         for slot, payload in asked:
@@ -172,41 +177,42 @@ class EnvLoop:
 
     # ---- stepping
 
-    def ended(self) -> list["_End"]:
-        """Plans that end with the state that is shown now."""
-        due = self.ends.pop(self.run.counters.batch_steps, ())
-        return [end for end in due if end.token == self.token[end.slot] and not self.run.board.is_thinking(end.slot)]
+    def collect_ended(self) -> None:
+        """Add the slots whose plan ends with the state that is shown now to those that rest until `wake`."""
+        due = self.ends.pop(self.run.counters.batch_steps, None)
+        if due or self.resting:
+            self.resting = [end for end in (*self.resting, *(due or ())) if self._counts(end)]
+
+    def _counts(self, end: "_End") -> bool:
+        """Whether the slot still plays what ends; an attempt can have ended by itself."""
+        slot, run = end.slot, self.run
+        return end.token == self.token[slot] and end.attempt is run.attempts[slot] and not run.board.is_thinking(slot)
 
     @contextmanager
-    def step(self, resting: Sequence[int]) -> Generator[None]:
-        """One control step of every slot that is neither parked nor `resting`, in progress while the block runs."""
-        end = self._start_step(resting)
-        try:
-            yield
-        finally:
-            with self.run.clock.stage("step"):
-                end()
-            self.moved, self.in_flight = self.in_flight, None
-
-    def _start_step(self, resting: Sequence[int]) -> Callable[[], None]:
+    def step(self) -> Generator[None]:
+        """One control step of every slot that is neither parked nor resting, in progress while the block runs."""
         run, env = self.run, self.run.env
-        active = run.board.active_ids()
-        if resting:
-            active = active[torch.isin(active, torch.tensor(resting, device=env.device), invert=True)]
-            for slot in resting:
-                run.start[slot] += 1  # the step does not count for it
+        resting = [end.slot for end in self.resting]
+        active = run.board.active_ids(resting)
+        for slot in resting:
+            run.start[slot] += 1  # the step does not count for it
         ids = None if active.shape[0] == env.num_envs else active
         with run.clock.stage("step"):
             actions = self._next_actions(ids, active)
             if ids is not None:
                 self.actions.index_copy_(0, ids, actions)
             end = env.start_step(actions if ids is None else self.actions, ids)
-        self._record(ids, active, actions)
-        self._judge()
-        self.in_flight = active
-        run.counters.batch_steps += 1
-        run.counters.env_steps += active.shape[0]
-        return end
+        try:
+            self._record(ids, active, actions)
+            self._judge()
+            self.in_flight = active
+            run.counters.batch_steps += 1
+            run.counters.env_steps += active.shape[0]
+            yield
+        finally:
+            with run.clock.stage("step"):
+                end()
+            self.moved, self.in_flight = self.in_flight, None
 
     def _record(self, ids: Tensor | None, active: Tensor, actions: Tensor) -> None:
         run = self.run
@@ -252,14 +258,17 @@ class EnvLoop:
             self.manual.zero_()
         return actions
 
-    def wake(self, ended: Sequence["_End"]) -> None:
-        """Let the coroutines of slots whose plan has ended go on, or the request that comes next."""
-        if not ended:
+    def wake(self) -> None:
+        """Let the coroutines of resting slots go on, or the request that comes next."""
+        resting, self.resting = self.resting, []
+        if not resting:
             return
         run = self.run
         self._judge()
         finite = run.env.finite().cpu().numpy()
-        for end in ended:
+        for end in resting:
+            if not self._counts(end):
+                continue
             if not finite[end.slot]:
                 error = NonFiniteError(f"slot {end.slot}: the simulator's state is not finite")
                 run.action_queue.task_done(end.slot, error)
@@ -318,14 +327,15 @@ async def env_loop(run: RunState) -> None:
             elif not await budget.changed() and budget.stop_reason is None:
                 raise RuntimeError("every slot is parked although the budget is not settled")
             continue
-        ended = loop.ended()
-        if not run.env.steps_in_background or len(ended) > _MOST_RESTING * (board.num_envs - board.num_parked):
-            loop.wake(ended)
-            ended = []
+        loop.collect_ended()
+        active = board.num_envs - board.num_parked
+        if not run.env.steps_in_background or len(loop.resting) > _MOST_RESTING * active:
+            loop.wake()
             if board.thinking or loop.to_continue:
                 continue
-        with loop.step([end.slot for end in ended]):
-            loop.wake(ended)
+        with loop.step():
+            if len(loop.resting) >= _GATHERED * active or run.counters.batch_steps % _GATHER_STEPS == 0:
+                loop.wake()
             board.release()
             await _all_served(loop)
     await run.ledger.drain()

@@ -34,19 +34,18 @@ class Playheads:
     ) -> None:
         self._num_envs = num_envs
         self._gripper_dim = gripper_dim
-        self._width = 16 + gripper_dim + noise_dim
+        self._split = (16, gripper_dim, noise_dim)
+        self._width = sum(self._split)
         self._device = device
         self._has_noise = False
         self._rows = {
             eef: torch.zeros(num_envs, _INITIAL_STEPS, self._width, dtype=torch.float32, device=device)
             for eef in eef_names
         }
-        self._cursor = {eef: torch.zeros(num_envs, dtype=torch.int64, device=device) for eef in eef_names}
-        self._last = {eef: torch.zeros(num_envs, dtype=torch.int64, device=device) for eef in eef_names}
-        self._base = {eef: self._row_offsets(eef) for eef in eef_names}
-
-    def _row_offsets(self, eef: str) -> Tensor:
-        return torch.arange(self._num_envs, device=self._device) * self._rows[eef].shape[1]
+        # Where each slot stands, and where it stops, as rows of the whole buffer.
+        first = torch.arange(num_envs, device=device) * _INITIAL_STEPS
+        self._cursor = {eef: first.clone() for eef in eef_names}
+        self._last = {eef: first.clone() for eef in eef_names}
 
     def load(self, eef: str, slots: Tensor, plans: EefPlans) -> None:
         """Put new waypoints in front of slots (M,), one row of `plans` each."""
@@ -54,8 +53,9 @@ class Playheads:
         self._ensure(eef, steps)
         self._has_noise |= plans.has_noise
         self._rows[eef][:, :steps].index_copy_(0, slots, plans.waypoints)
-        self._cursor[eef].index_fill_(0, slots, 0)
-        self._last[eef].index_copy_(0, slots, plans.lengths - 1)
+        first = slots * self._rows[eef].shape[1]
+        self._cursor[eef].index_copy_(0, slots, first)
+        self._last[eef].index_copy_(0, slots, first + (plans.lengths - 1))
 
     def load_plan(self, slot: int, plan: Plan) -> int:
         """Put one known plan in front of a slot; returns its steps (the longest eef's)."""
@@ -77,19 +77,17 @@ class Playheads:
     def advance(self, slots: Tensor | None) -> Waypoints:
         """The current waypoint of slots (K,), ascending (None: of all); their playheads move one step."""
         targets, grippers, noise = {}, {}, {}
-        split = 16 + self._gripper_dim
         for eef, rows in self._rows.items():
-            cursor, last, base = self._cursor[eef], self._last[eef], self._base[eef]
-            at = torch.minimum(cursor, last) + base
+            cursor, last = self._cursor[eef], self._last[eef]
             if slots is None:
-                cursor += 1
+                row = rows.view(-1, self._width).index_select(0, cursor)
+                torch.minimum(cursor.add_(1), last, out=cursor)
             else:
-                at = at.index_select(0, slots)
-                cursor.index_add_(0, slots, torch.ones_like(slots))
-            row = rows.view(-1, self._width).index_select(0, at)
-            targets[eef] = row[:, :16].contiguous().view(-1, 4, 4)
-            grippers[eef] = row[:, 16:split].contiguous()
-            noise[eef] = row[:, split:].contiguous()
+                at = cursor.index_select(0, slots)
+                row = rows.view(-1, self._width).index_select(0, at)
+                cursor.index_copy_(0, slots, torch.minimum(at.add_(1), last.index_select(0, slots)))
+            pose, grippers[eef], noise[eef] = row.split(self._split, dim=1)
+            targets[eef] = pose.unflatten(1, (4, 4))
         return Waypoints(targets, grippers, noise if self._has_noise else None)
 
     def _ensure(self, eef: str, steps: int) -> None:
@@ -100,4 +98,6 @@ class Playheads:
         grown = torch.zeros(self._num_envs, capacity, self._width, dtype=torch.float32, device=self._device)
         grown[:, : rows.shape[1]] = rows
         self._rows[eef] = grown
-        self._base[eef] = self._row_offsets(eef)
+        moved = torch.arange(self._num_envs, device=self._device) * (capacity - rows.shape[1])
+        self._cursor[eef] += moved
+        self._last[eef] += moved

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from mimicpipe.errors import RequestError
-from mimicpipe.pipeline.protocol import Plan, PlanRequest
+from mimicpipe.pipeline.protocol import Plan
 from mimicpipe.pipeline.slots import SlotBoard, current_slot
 
 
@@ -39,7 +39,9 @@ class RequestQueue:
         self._board = board
         self._lock = lock
         self._items: list[tuple[int, Any]] = []
+        self._pending = [False] * board.num_envs
         self._futures: list[asyncio.Future[None] | None] = [None] * board.num_envs
+        self._late_errors: dict[int, Exception] = {}
         self._taken: list[int] = []
         self._unfinished = 0
         self._all_done: asyncio.Future[None] | None = None
@@ -57,7 +59,7 @@ class RequestQueue:
         caller = current_slot.get()
         if caller is not None and caller != env_id:
             raise RequestError(f"{self.name}: slot {caller} put a request for slot {env_id}; use your own env_id")
-        if self._futures[env_id] is not None:
+        if self._pending[env_id]:
             raise RequestError(f"{self.name}: slot {env_id} has a request already; await join() before the next put()")
         other = self.not_during
         if other is not None and other.is_pending(env_id):
@@ -71,7 +73,8 @@ class RequestQueue:
         if self._closed is not None:
             raise self._closed
         env_id, payload = self._unpack(item)
-        self._futures[env_id] = asyncio.get_running_loop().create_future()
+        self._pending[env_id] = True
+        self._late_errors.pop(env_id, None)
         self._items.append((env_id, payload))
         self._unfinished += 1
         self._board.settle(env_id)
@@ -95,9 +98,14 @@ class RequestQueue:
         if slot is None:
             await self._join_all()
             return
+        if not self._pending[slot]:
+            if slot in self._late_errors:
+                raise self._late_errors.pop(slot)
+            return
         future = self._futures[slot]
-        if future is not None:
-            await future
+        if future is None:
+            future = self._futures[slot] = asyncio.get_running_loop().create_future()
+        await future
 
     async def _join_all(self) -> None:
         while self._unfinished:
@@ -119,7 +127,7 @@ class RequestQueue:
 
     def is_pending(self, env_id: int) -> bool:
         """Whether the slot has a request that has not been served."""
-        return self._futures[env_id] is not None
+        return self._pending[env_id]
 
     def drain(self) -> list[tuple[int, Any]]:
         """Take every waiting request, ordered by slot (so that batches do not depend on who came first)."""
@@ -140,30 +148,39 @@ class RequestQueue:
             if not self._taken:
                 raise ValueError("task_done() called too many times")
             env_id = self._taken.pop(0)
-        future, self._futures[env_id] = self._futures[env_id], None
-        if future is None:
+        if not self._pending[env_id]:
             return
-        self._finish_one()
+        future = self._end(env_id)
         if self.not_during is None or not self.not_during.is_pending(env_id):
             self._board.think(env_id)
-        if future.done():
-            return
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)
-            # A coroutine that never joins must not leave "exception was never retrieved" behind.
-            future.exception()
+        if future is None:
+            if error is not None:
+                self._late_errors[env_id] = error
+        elif not future.done():
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+                # A coroutine that has stopped waiting must not leave "exception was never retrieved" behind.
+                future.exception()
 
     def discard(self, env_id: int) -> None:
         """Forget the slot's request, whose attempt is over."""
-        future, self._futures[env_id] = self._futures[env_id], None
-        if future is None:
+        self._late_errors.pop(env_id, None)
+        if not self._pending[env_id]:
             return
         self._items = [item for item in self._items if item[0] != env_id]
-        future.cancel()
-        self._finish_one()
+        future = self._end(env_id)
+        if future is not None:
+            future.cancel()
         self._board.think(env_id)
+
+    def _end(self, env_id: int) -> asyncio.Future[None] | None:
+        """The slot has no request any more; the future that somebody waits for, if anybody does."""
+        self._pending[env_id] = False
+        future, self._futures[env_id] = self._futures[env_id], None
+        self._finish_one()
+        return future
 
     def _finish_one(self) -> None:
         self._unfinished -= 1
@@ -193,7 +210,7 @@ class ActionQueue(RequestQueue):
             self._check_action(env_id, payload)
         elif isinstance(payload, Plan):
             self._check_plan(env_id, payload)
-        elif not isinstance(payload, PlanRequest):
+        elif getattr(payload, "planner", None) is None:
             raise RequestError(
                 f"{self.name}: slot {env_id} put a {type(payload).__name__}; valid are a tensor ({self._action_dim},), "
                 "a Plan, or a request with a planner"

@@ -6,8 +6,11 @@ wakes the loop.
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextvars import ContextVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -23,6 +26,7 @@ class SlotBoard:
         self.device = device
         self._settled = [False] * num_envs
         self._parked = [False] * num_envs
+        self._active = np.ones(num_envs, dtype=np.bool_)
         self.thinking = num_envs
         self.num_parked = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -47,6 +51,7 @@ class SlotBoard:
         """The slot has no attempt to do; it is not stepped and holds nobody up."""
         if not self._parked[slot]:
             self._parked[slot] = True
+            self._active[slot] = False
             self.num_parked += 1
             self._active_ids = None
         self.settle(slot)
@@ -55,6 +60,7 @@ class SlotBoard:
         """The slot has an attempt again."""
         if self._parked[slot]:
             self._parked[slot] = False
+            self._active[slot] = True
             self.num_parked -= 1
             self._active_ids = None
         self.think(slot)
@@ -63,12 +69,18 @@ class SlotBoard:
         """Whether the slot's coroutine is running or awaits something of its own."""
         return not self._settled[slot]
 
-    def active_ids(self) -> Tensor:
-        """(K,) int64 ascending indices of the slots that are not parked."""
+    def active_ids(self, resting: Sequence[int] = ()) -> Tensor:
+        """(K,) int64 ascending indices of the slots that are not parked, nor among `resting`."""
+        if resting:
+            active = self._active.copy()
+            active[resting] = False
+            return self._ids(active)
         if self._active_ids is None:
-            ids = [slot for slot, parked in enumerate(self._parked) if not parked]
-            self._active_ids = torch.tensor(ids, dtype=torch.int64, device=self.device)
+            self._active_ids = self._ids(self._active)
         return self._active_ids
+
+    def _ids(self, mask: npt.NDArray[np.bool_]) -> Tensor:
+        return torch.from_numpy(np.flatnonzero(mask)).to(self.device)
 
     async def next_step(self, slot: int) -> None:
         """Park the slot until the others have stepped, or until there is no other."""

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from mimicpipe.envs.actions import GRIPPER_DIM, NOISE_DIM, action_dim, action_feature, check_control, gripper_part
 from mimicpipe.envs.base import Feature, MimicEnv, require_known
-from mimicpipe.envs.mujoco import ik, kinematics
+from mimicpipe.envs.mujoco import ik, kernels, kinematics
 from mimicpipe.envs.mujoco.actions import Actions, asked_motion, asked_pose, encode
+from mimicpipe.envs.mujoco.kernels import Ints
 from mimicpipe.envs.mujoco.kinematics import ArmPose, Array
 from mimicpipe.envs.mujoco.panda import ARM_JOINTS, FINGER_JOINTS, MAX_FINGER
 from mimicpipe.envs.mujoco.physics import Physics
@@ -36,6 +37,7 @@ _START_NOISE_OFFSET = 1 << 20
 _DIVERGED = 1e8
 """No position, velocity or time of a sane simulation comes near this."""
 _WIDTH_NAME = "panda_gripper_width"
+_JOINTS, _EEF_POSE, _OBJECTS = "observation.state", "observation.eef_pose", "observation.environment_state"
 
 
 class MujocoEnv(MimicEnv):
@@ -105,6 +107,7 @@ class MujocoEnv(MimicEnv):
         self._initial_row[1:8] = ik.REST_POSTURE
         self._initial_row[8:10] = MAX_FINGER
         self._state = np.empty((self.num_envs, size))
+        self._slots = np.arange(self.num_envs)
 
     # -- state -------------------------------------------------------------------------------------------------------
 
@@ -166,44 +169,42 @@ class MujocoEnv(MimicEnv):
         """
         if actions.shape != (self.num_envs, self.action_dim):
             raise ValueError(f"actions must be {(self.num_envs, self.action_dim)}, got {tuple(actions.shape)}")
-        rows = None if env_ids is None else env_ids.cpu().numpy()
+        slots = self._slots if env_ids is None else env_ids.cpu().numpy()
         wanted = actions.to("cpu", torch.float32).numpy()
-        wanted = wanted if rows is None else wanted[rows]
-        state = self._state if rows is None else self._state[rows]
-        end = self.physics.start(state, self._controls(wanted, rows))
+        if env_ids is not None:
+            wanted = wanted[slots]
+        state = self._state if env_ids is None else self._state[slots]
+        end = self.physics.start(state, self._controls(wanted, slots))
 
         def finish() -> None:
-            self._state[slice(None) if rows is None else rows] = end()
+            after = end()
+            if env_ids is None:
+                self._state[:] = after
+            else:
+                self._state[slots] = after
             self._touch()
 
         return finish
 
-    def _controls(self, wanted: Actions, rows: npt.NDArray[np.int64] | None) -> Array:
+    def _controls(self, wanted: Actions, slots: Ints) -> Array:
         """Servo targets (K, nu) of one control step; those of a slot that has diverged are zero."""
-        with _quiet():
-            targets = self._servo_targets(wanted, rows)
-        finite = np.logical_and(np.isfinite(wanted).all(axis=1), np.isfinite(targets).all(axis=1))
+        arm = self._arm_pose()
+        controls = np.zeros((len(slots), self.model.nu))
+        motion = asked_motion(self.control, wanted, slots, arm)
+        ik.joint_targets(self._joint_positions(), slots, arm, motion, controls)
+        controls[:, 7] = np.where(wanted[:, -1] < 0.0, 0.0, MAX_FINGER)
+        # An action that is not finite makes the joints' targets so; the gripper's command is looked at by itself.
+        finite = np.isfinite(controls.sum(axis=1) + wanted[:, -1])
         if not finite.all():
-            self._check_diverged(finite, rows)
-            targets[~finite] = 0.0
-        return targets
+            self._check_diverged(finite, slots)
+            controls[~finite] = 0.0
+        return controls
 
-    def _check_diverged(self, finite: npt.NDArray[np.bool_], rows: npt.NDArray[np.int64] | None) -> None:
+    def _check_diverged(self, finite: npt.NDArray[np.bool_], slots: Ints) -> None:
         """Nothing finite can be asked of a slot that has diverged; of any other, it must be."""
-        slots = np.arange(self.num_envs) if rows is None else rows
         wrong = ~finite & self.finite().cpu().numpy()[slots]
         if wrong.any():
             raise ValueError(f"the action of slot {', '.join(map(str, slots[wrong]))} asks for no finite motion")
-
-    def _servo_targets(self, actions: Actions, rows: npt.NDArray[np.int64] | None) -> Array:
-        """Controls (K, nu) of one control step."""
-        joints, arm = self._joint_positions(), self._arm_pose()
-        if rows is not None:
-            joints, arm = joints[:, rows], arm.select(rows)
-        ctrl = np.zeros((len(actions), self.model.nu))
-        ctrl[:, :7] = ik.joint_targets(joints, arm, asked_motion(self.control, actions, arm)).T
-        ctrl[:, 7] = np.where(actions[:, -1] < 0.0, 0.0, MAX_FINGER)
-        return ctrl
 
     # -- kinematics --------------------------------------------------------------------------------------------------
 
@@ -221,28 +222,20 @@ class MujocoEnv(MimicEnv):
     def _task_view(self) -> TaskView:
         """What the task may see of all slots, float32 tensors on the CPU."""
         if self._view is None:
-            with _quiet():
-                arm = self._arm_pose()
-                width = (self._state[:, 8] + self._state[:, 9]).astype(np.float32)
-                self._view = TaskView(
-                    object_poses=self._object_matrices(),
-                    object_speeds=self._object_speeds(),
-                    eef_poses={EEF: _pose_tensor(arm.pos, arm.rot)},
-                    gripper_widths={EEF: torch.from_numpy(width)},
-                )
+            arm, count, objects = self._arm_pose(), self.num_envs, len(self.object_names)
+            eef, widths = np.zeros((count, 4, 4), dtype=np.float32), np.empty(count, dtype=np.float32)
+            poses = np.zeros((objects, count, 4, 4), dtype=np.float32)
+            speeds = np.empty((objects, count), dtype=np.float32)
+            kernels.look(
+                self._state, arm.pos, arm.rot, self._object_columns, self._speed_columns, eef, poses, speeds, widths
+            )
+            self._view = TaskView(
+                object_poses=dict(zip(self.object_names, torch.from_numpy(poses).unbind(), strict=True)),
+                object_speeds=dict(zip(self.object_names, torch.from_numpy(speeds).unbind(), strict=True)),
+                eef_poses={EEF: torch.from_numpy(eef)},
+                gripper_widths={EEF: torch.from_numpy(widths)},
+            )
         return self._view
-
-    def _object_matrices(self) -> dict[str, Tensor]:
-        values = np.ascontiguousarray(self._state[:, self._object_columns].transpose(2, 1, 0))
-        return {
-            name: _pose_tensor(values[:3, i], kinematics.rotation_from_quat(values[3:, i]))
-            for i, name in enumerate(self.object_names)
-        }
-
-    def _object_speeds(self) -> dict[str, Tensor]:
-        x, y, z = self._state[:, self._speed_columns].transpose(2, 1, 0)
-        speeds = np.sqrt(x * x + y * y + z * z).astype(np.float32)
-        return {name: torch.from_numpy(speeds[i]) for i, name in enumerate(self.object_names)}
 
     def get_robot_eef_pose(self, eef_name: str, env_ids: Tensor | None = None) -> Tensor:
         """Pose (K, 4, 4) of the grasp point between the fingertips; z is the approach direction."""
@@ -263,20 +256,21 @@ class MujocoEnv(MimicEnv):
         env_ids: Tensor | None = None,
     ) -> Tensor:
         """Actions (K, A) that lead from the current state to the target poses; see `MimicEnv`."""
-        target = target_eef_pose[EEF].cpu().numpy()
-        pos = np.ascontiguousarray(target[:, :3, 3].T, dtype=np.float64)
-        rot = np.ascontiguousarray(target[:, :3, :3].transpose(1, 2, 0), dtype=np.float64)
         noise = (action_noise or {}).get(EEF)
-        noise_array = None if noise is None else np.ascontiguousarray(noise.cpu().numpy().T, dtype=np.float64)
-        gripper = gripper_action[EEF].cpu().numpy()
-        with _quiet():
-            out = encode(self.control, pos, rot, gripper, noise_array, self._current(env_ids))
+        out = encode(
+            self.control,
+            target_eef_pose[EEF].cpu().numpy(),
+            gripper_action[EEF].cpu().numpy(),
+            None if noise is None else noise.cpu().numpy(),
+            self._slots if env_ids is None else env_ids.cpu().numpy(),
+            self._arm_pose(),
+        )
         return self._out(out)
 
     def action_to_target_eef_pose(self, actions: Tensor, env_ids: Tensor | None = None) -> dict[str, Tensor]:
         """Target poses {eef: (K, 4, 4)} that actions (K, A) ask for from the current state."""
         values = actions.to("cpu", torch.float32).numpy()
-        with _quiet():
+        with np.errstate(all="ignore"):  # a diverged slot computes NaN beside the others; `finite` reports it
             pose = _pose_tensor(*asked_pose(self.control, values, self._current(env_ids)))
         return {EEF: pose.to(self.device)}
 
@@ -300,28 +294,17 @@ class MujocoEnv(MimicEnv):
 
     def observe(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
         """Observations of the current state, {feature: (K, *shape)}; frames are rendered for the asked slots only."""
-        state = self._state if env_ids is None else self._state[env_ids.cpu().numpy()]
-        with _quiet():
-            out = {name: self._out(value) for name, value in self._low_dim_observations(state, env_ids).items()}
+        slots = self._slots if env_ids is None else env_ids.cpu().numpy()
+        arm, count = self._arm_pose(), len(slots)
+        joints, eef = np.empty((count, 8), dtype=np.float32), np.empty((count, 7), dtype=np.float32)
+        objects = np.empty((count, 7 * len(self.object_names)), dtype=np.float32)
+        kernels.observe(self._state, slots, arm.pos, arm.rot, self._object_columns, joints, eef, objects)
+        named = {_JOINTS: joints, _EEF_POSE: eef, _OBJECTS: objects}
+        out = {name: self._out(value) for name, value in named.items()}
         if self._renderer is not None:
-            frames = self._renderer.render(state[:, 1 : 1 + self.model.nq])
+            frames = self._renderer.render(self._state[slots, 1 : 1 + self.model.nq])
             out |= {f"observation.images.{name}": self._out(frame) for name, frame in frames.items()}
         return out
-
-    def _low_dim_observations(self, state: Array, env_ids: Tensor | None) -> dict[str, npt.NDArray[np.float32]]:
-        arm = self._current(env_ids)
-        joints = np.empty((len(state), 8), dtype=np.float32)
-        joints[:, :7] = state[:, 1:8]
-        joints[:, 7] = state[:, 8] + state[:, 9]
-        eef = np.empty((len(state), 7), dtype=np.float32)
-        eef[:, :3], eef[:, 3:] = arm.pos.T, kinematics.quat_from_rotation(arm.rot).T
-        objects = state[:, self._object_columns].astype(np.float32)
-        objects[..., 3:] *= np.where(objects[..., 3:4] < 0, np.float32(-1), np.float32(1))
-        return {
-            "observation.state": joints,
-            "observation.eef_pose": eef,
-            "observation.environment_state": objects.reshape(len(state), -1),
-        }
 
     def close(self) -> None:
         """Stop the physics threads and free the GL context; safe to call twice."""
@@ -340,11 +323,6 @@ class MujocoEnv(MimicEnv):
         return out.to(self.device)
 
 
-def _quiet() -> np.errstate:
-    """A diverged slot computes NaN and infinity beside the others, without a warning; `finite` reports it."""
-    return np.errstate(all="ignore")
-
-
 def _pose_tensor(pos: Array, rot: Array) -> Tensor:
     """(N, 4, 4) float32 poses from (3, N) and (3, 3, N)."""
     out = np.zeros((pos.shape[1], 4, 4), dtype=np.float32)
@@ -359,11 +337,9 @@ def _observation_features(
 ) -> dict[str, Feature]:
     pose = ("x", "y", "z", "qw", "qx", "qy", "qz")
     features = {
-        "observation.state": Feature("float32", (8,), (*ARM_JOINTS, _WIDTH_NAME)),
-        "observation.eef_pose": Feature("float32", (7,), pose),
-        "observation.environment_state": Feature(
-            "float32", (7 * len(objects),), tuple(f"{name}_{part}" for name in objects for part in pose)
-        ),
+        _JOINTS: Feature("float32", (8,), (*ARM_JOINTS, _WIDTH_NAME)),
+        _EEF_POSE: Feature("float32", (7,), pose),
+        _OBJECTS: Feature("float32", (7 * len(objects),), tuple(f"{name}_{part}" for name in objects for part in pose)),
     }
     image = Feature("video", (*image_size, 3), ("height", "width", "channels"))
     return features | {f"observation.images.{name}": image for name in cameras}

@@ -10,6 +10,7 @@ saturation in the null space (IEEE Trans. Robotics 31(3), 2015).
 import numpy as np
 
 from mimicpipe.envs.mujoco import kernels
+from mimicpipe.envs.mujoco.kernels import Ints
 from mimicpipe.envs.mujoco.kinematics import ArmPose, Array
 from mimicpipe.envs.mujoco.panda import JOINT_LOWER, JOINT_UPPER
 
@@ -29,7 +30,7 @@ _LOWER = JOINT_LOWER + _LIMIT_MARGIN
 _UPPER = JOINT_UPPER - _LIMIT_MARGIN
 
 
-def joint_targets(q: Array, pose: ArmPose, error: Array) -> Array:
+def joint_targets(q: Array, slots: Ints, pose: ArmPose, error: Array, out: Array) -> None:
     """Joint positions one DLS step towards a target.
 
     One step a control step is enough: the next one starts from the pose that was reached, so what the linearization
@@ -37,25 +38,12 @@ def joint_targets(q: Array, pose: ArmPose, error: Array) -> Array:
 
     Args:
         q: (7, N) current joint positions, radians.
+        slots: (K,) of which.
         pose: `forward(q)`.
-        error: (6, N) from the current to the target pose: metres, rotation vector in the base's frame, radians.
-
-    Returns:
-        (7, N) joint positions within the limits.
+        error: (6, K) from the current to the target pose: metres, rotation vector in the base's frame, radians.
+        out: (K, at least 7); the first seven columns become joint positions within the limits.
     """
-    out = np.empty_like(q)
     kernels.joint_targets(
-        q,
-        pose.pos,
-        pose.axes,
-        pose.origins,
-        error,
-        REST_POSTURE,
-        _LOWER,
-        _UPPER,
-        _REST_GAIN,
-        _DAMPING_SQ,
-        _MAX_STEP,
-        out,
-    )
-    return out
+        q, slots, pose.pos, pose.axes, pose.origins, error,
+        REST_POSTURE, _LOWER, _UPPER, _REST_GAIN, _DAMPING_SQ, _MAX_STEP, out,
+    )  # fmt: skip

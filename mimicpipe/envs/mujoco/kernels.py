@@ -12,6 +12,8 @@ import numpy.typing as npt
 from mimicpipe.compiled import compiled
 
 Array = npt.NDArray[np.float64]
+Singles = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
 
 
 @compiled
@@ -166,24 +168,24 @@ def vectors_from_rotations(rot: Array, out: Array) -> None:
 
 
 @compiled
-def relative_motions(pos: Array, rot: Array, from_pos: Array, from_rot: Array, out: Array) -> None:
-    """Fill in the motions (6, N) from poses to poses: metres, rotation vector in the base's frame."""
+def relative_motions(target: npt.NDArray[np.floating], slots: Ints, pos: Array, rot: Array, out: Array) -> None:
+    """Fill in the motions (6, K) from slots' poses to target poses (K, 4, 4)."""
     turn = np.empty((3, 3))
-    for i in range(pos.shape[1]):
+    for i in range(len(slots)):
+        slot = slots[i]
         for r in range(3):
-            out[r, i] = pos[r, i] - from_pos[r, i]
+            out[r, i] = target[i, r, 3] - pos[r, slot]
             for c in range(3):
-                turn[r, c] = (
-                    rot[r, 0, i] * from_rot[c, 0, i]
-                    + rot[r, 1, i] * from_rot[c, 1, i]
-                    + rot[r, 2, i] * from_rot[c, 2, i]
-                )
+                total = target[i, r, 0] * rot[c, 0, slot]
+                for k in range(1, 3):
+                    total += target[i, r, k] * rot[c, k, slot]
+                turn[r, c] = total
         vector_from_rotation_of(turn, out[3:, i])
 
 
 @compiled
-def as_actions(motion: Array, scale: Array, noise: Array, out: npt.NDArray[np.float32]) -> None:
-    """Fill in relative actions (N, A) from motions (6, N); noise (6, N), or (6, 0) for none.
+def as_actions(motion: Array, scale: Array, noise: Singles, gripper: Singles, out: Singles) -> None:
+    """Fill in relative actions (K, 7) from motions (6, K); noise (K, 6), or (K, 0) for none; gripper (K, 1).
 
     A motion longer than one action is shortened as a whole, position and rotation together.
     """
@@ -195,8 +197,57 @@ def as_actions(motion: Array, scale: Array, noise: Array, out: npt.NDArray[np.fl
         for k in range(6):
             value = motion[k, i] / scale[k] / longest
             if noisy:
-                value += noise[k, i]
+                value += noise[i, k]
             out[i, k] = min(max(value, -1.0), 1.0)
+        out[i, 6] = gripper[i, 0]
+
+
+# -- what is seen ------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def look(
+    state: Array, pos: Array, rot: Array, pose_columns: Ints, speed_columns: Ints,
+    eef: Singles, objects: Singles, speeds: Singles, widths: Singles,
+) -> None:  # fmt: skip
+    """Fill in the poses (N, 4, 4) and (M, N, 4, 4), speeds (M, N) and gripper widths (N,) of all slots."""
+    turn = np.empty((3, 3))
+    for i in range(state.shape[0]):
+        widths[i] = state[i, 8] + state[i, 9]
+        for r in range(3):
+            for c in range(3):
+                eef[i, r, c] = rot[r, c, i]
+            eef[i, r, 3] = pos[r, i]
+        eef[i, 3, 3] = 1.0
+        for m in range(pose_columns.shape[0]):
+            first = pose_columns[m, 0]
+            rotation_from_quat_of(state[i, first + 3 : first + 7], turn)
+            objects[m, i, :3, :3] = turn
+            objects[m, i, :3, 3] = state[i, first : first + 3]
+            objects[m, i, 3, 3] = 1.0
+            x, y, z = state[i, speed_columns[m, 0]], state[i, speed_columns[m, 1]], state[i, speed_columns[m, 2]]
+            speeds[m, i] = math.sqrt(x * x + y * y + z * z)
+
+
+@compiled
+def observe(
+    state: Array, slots: Ints, pos: Array, rot: Array, pose_columns: Ints,
+    joints: Singles, eef: Singles, objects: Singles,
+) -> None:  # fmt: skip
+    """Fill in joints and gripper width (K, 8), eef poses (K, 7) and object poses (K, 7 * M) of slots (K,)."""
+    quat = np.empty(4)
+    for i in range(len(slots)):
+        slot = slots[i]
+        joints[i, :7] = state[slot, 1:8]
+        joints[i, 7] = state[slot, 8] + state[slot, 9]
+        quat_from_rotation_of(rot[:, :, slot], quat)
+        eef[i, :3] = pos[:, slot]
+        eef[i, 3:] = quat
+        for m in range(pose_columns.shape[0]):
+            first = pose_columns[m, 0]
+            sign = -1.0 if state[slot, first + 3] < 0.0 else 1.0
+            for k in range(7):
+                objects[i, 7 * m + k] = state[slot, first + k] * (1.0 if k < 3 else sign)
 
 
 # -- inverse kinematics ------------------------------------------------------------------------------------------------
@@ -242,25 +293,26 @@ def damped_step(jac: Array, error: Array, rest: Array, damping: float, most: flo
 
 @compiled
 def joint_targets(
-    q: Array, pos: Array, axes: Array, origins: Array, error: Array, rest_posture: Array, lower: Array, upper: Array,
-    rest_gain: float, damping: float, most: float, out: Array,
+    q: Array, slots: Ints, pos: Array, axes: Array, origins: Array, error: Array, rest_posture: Array, lower: Array,
+    upper: Array, rest_gain: float, damping: float, most: float, out: Array,
 ) -> None:  # fmt: skip
-    """Fill in joint positions (7, N) one DLS step towards a target, within the limits."""
+    """Fill in slots' joint positions (K, >= 7) one DLS step towards a target, within the limits; error (6, K)."""
     jac, system = np.empty((6, 7)), np.empty((6, 7))
     rest, step, left, stopped = np.empty(7), np.empty(7), np.empty(6), np.empty(7)
-    for i in range(q.shape[1]):
-        jacobian_of(i, pos, axes, origins, jac)
+    for i in range(len(slots)):
+        slot = slots[i]
+        jacobian_of(slot, pos, axes, origins, jac)
         left[:] = error[:, i]
         for joint in range(7):
-            rest[joint] = rest_gain * (rest_posture[joint] - q[joint, i])
+            rest[joint] = rest_gain * (rest_posture[joint] - q[joint, slot])
         damped_step(jac, left, rest, damping, most, step, system)
         beyond = False
         for joint in range(7):
-            target = q[joint, i] + step[joint]
+            target = q[joint, slot] + step[joint]
             stopped[joint] = 0.0
             if target < lower[joint] or target > upper[joint]:
                 beyond = True
-                stopped[joint] = min(max(target, lower[joint]), upper[joint]) - q[joint, i]
+                stopped[joint] = min(max(target, lower[joint]), upper[joint]) - q[joint, slot]
                 rest[joint] = 0.0
                 # The joint's column still tells what its way to the limit does for the task.
                 for r in range(6):
@@ -269,5 +321,5 @@ def joint_targets(
         if beyond:
             damped_step(jac, left, rest, damping, most, step, system)
         for joint in range(7):
-            target = q[joint, i] + stopped[joint] + step[joint]
-            out[joint, i] = min(max(target, lower[joint]), upper[joint])
+            target = q[joint, slot] + stopped[joint] + step[joint]
+            out[i, joint] = min(max(target, lower[joint]), upper[joint])

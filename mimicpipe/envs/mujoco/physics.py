@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 
 import mujoco
 import numpy as np
@@ -30,7 +30,11 @@ class Physics:
         self.threads = min(threads or len(os.sched_getaffinity(0)), num_envs)
         # With one thread MuJoCo's pool would only add a hand-over: zero runs the physics in the calling thread.
         self._rollout = Rollout(nthread=self.threads if self.threads > 1 else 0)
-        self._caller = ThreadPoolExecutor(1, thread_name_prefix="mimicpipe-physics")
+        self._work: SimpleQueue[tuple[Array, int] | None] = SimpleQueue()
+        self._done: SimpleQueue[Exception | None] = SimpleQueue()
+        self._begun = threading.Semaphore(0)
+        self._caller = threading.Thread(target=self._serve, name="mimicpipe-physics", daemon=True)
+        self._caller.start()
         self._substeps = substeps
         self.model = model
         self._models = [model] * num_envs
@@ -63,22 +67,31 @@ class Physics:
         if count == 0:
             return lambda: after
         self._control[:count] = control[:, None]
-        begun = threading.Event()
-        future = self._caller.submit(self._step, state, count, begun)
         self._running = True
-        # Until this thread waits, the other one cannot have the GIL, which it needs to start.
-        begun.wait()
+        self._work.put((state, count))
+        # Until this thread waits, the other one cannot have the GIL, which it needs to begin.
+        self._begun.acquire()
 
         def end() -> Array:
+            error = self._done.get()
             self._running = False
-            future.result()
+            if error is not None:
+                raise error
             return after
 
         return end
 
-    def _step(self, state: Array, count: int, begun: threading.Event) -> None:
-        begun.set()
-        self.run(state, self._control[:count], self._states[:count], self._sensors[:count])
+    def _serve(self) -> None:
+        """The thread: step after step, until there is no more work."""
+        while (work := self._work.get()) is not None:
+            state, count = work
+            self._begun.release()
+            try:
+                self.run(state, self._control[:count], self._states[:count], self._sensors[:count])
+            except Exception as error:  # noqa: BLE001 - raised where the step is ended
+                self._done.put(error)
+            else:
+                self._done.put(None)
 
     def run(self, state: Array, control: Array, states: Array, sensors: Array) -> None:
         """Physics of K slots in the calling thread and MuJoCo's, T physics steps without a break.
@@ -97,6 +110,9 @@ class Physics:
 
     def close(self) -> None:
         """End the threads; safe to call twice."""
+        if self._closed:
+            return
         self._closed = True
-        self._caller.shutdown()
+        self._work.put(None)
+        self._caller.join()
         self._rollout.close()
