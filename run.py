@@ -2,6 +2,7 @@
 
     python run.py task=pick recorder=async
     python run.py -m env.num_envs=1,4,16 recorder=sync,async num_demos=8
+    python run.py resume=outputs/2026-01-31/12-00-00-000000
 
 Exit code: 0 done, 1 failed, 2 the command line cannot be run as it stands, 130 / 143 ended by SIGINT / SIGTERM.
 """
@@ -16,6 +17,7 @@ try:
 
     from mimicpipe.cli import check_command_line
     from mimicpipe.errors import ConfigError
+    from mimicpipe.resume import with_resumed_arguments
     from mimicpipe.runner import JobFailedError, run_job
 except KeyboardInterrupt:
     sys.exit(130)  # these imports take a second, in which Ctrl-C is no reason for a traceback
@@ -32,6 +34,7 @@ def job(cfg: DictConfig) -> None:
 def main() -> int:
     """Run the command line; returns the exit code."""
     try:
+        sys.argv[1:] = with_resumed_arguments(sys.argv[1:])
         check_command_line(sys.argv[1:], CONFIG_DIR)
         os.environ["HYDRA_FULL_ERROR"] = "1"  # let exceptions come out of Hydra instead of its own report and exit
         job()

@@ -24,6 +24,7 @@ from mimicpipe.pipeline.run_state import RunOptions, RunState
 from mimicpipe.pipeline.telemetry import IdleTimingSelector
 from mimicpipe.preflight import FAILED_SUFFIX, NULL_RECORDER, check_dataset_root, source_demos_path
 from mimicpipe.recorders.base import Recorder
+from mimicpipe.resume import Settled
 from mimicpipe.schema import suggest
 from mimicpipe.signals import end_stuck_process
 from mimicpipe.trackers.base import Tracker
@@ -160,15 +161,23 @@ class Recorders:
         return {name: recorder for name, recorder in both.items() if recorder is not None}
 
 
-def build_recorders(config: RunConfig, env: MimicEnv) -> Recorders:
-    """The recorder of the dataset, and with save_failed a second one at `<root>_failed`; none for recorder=none."""
+def build_recorders(config: RunConfig, env: MimicEnv, settled: Settled | None = None) -> Recorders:
+    """The recorder of the dataset, and with save_failed a second one at `<root>_failed`; none for recorder=none.
+
+    Args:
+        config: the run's config.
+        env: what is recorded.
+        settled: what the run that is resumed has left; None for a new run.
+    """
     if config.recorder["_target_"] == NULL_RECORDER:
         return Recorders(None, None)
-    demos = _build_recorder(config, env, "")
-    return Recorders(demos, _build_recorder(config, env, FAILED_SUFFIX) if config.recorder["save_failed"] else None)
+    demos = _build_recorder(config, env, "", None if settled is None else settled.demos)
+    if not config.recorder["save_failed"]:
+        return Recorders(demos, None)
+    return Recorders(demos, _build_recorder(config, env, FAILED_SUFFIX, None if settled is None else settled.failed))
 
 
-def _build_recorder(config: RunConfig, env: MimicEnv, suffix: str) -> Recorder:
+def _build_recorder(config: RunConfig, env: MimicEnv, suffix: str, resume: int | None) -> Recorder:
     return build_component(
         config,
         "recorder",
@@ -179,6 +188,7 @@ def _build_recorder(config: RunConfig, env: MimicEnv, suffix: str) -> Recorder:
         features={**env.observation_features, "action": env.action_feature},
         use_videos=config.dataset.use_videos,
         overwrite=config.dataset.overwrite,
+        resume=resume,
         robot_type="_".join(env.eef_names),
         # Only what is the same for every num_envs and recorder: the dataset is, too.
         run_info={"mimicpipe": __version__, **{k: config.task[k] for k in ("name", "variant")}, "seed": config.seed},

@@ -28,6 +28,7 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 from mimicpipe.config import RunConfig, check
 from mimicpipe.errors import ConfigError
 from mimicpipe.preflight import check_machine, check_paths
+from mimicpipe.resume import check_resumed
 from mimicpipe.schema import suggest
 
 CONFIG_NAME = "config"
@@ -66,6 +67,8 @@ def check_command_line(argv: Sequence[str], config_dir: Path) -> list[Job]:
         if args.help or args.cfg or args.info:
             return []
         checked = [_check_job(cfg) for cfg in jobs]
+        for job in checked:
+            check_resumed(job.config)
     check_paths([(job.config, job.output_dir) for job in checked])
     return checked
 

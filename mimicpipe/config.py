@@ -222,6 +222,7 @@ class RunConfig:
     strict: bool = False
     stall_timeout_s: float = field(default=60.0, metadata={"above": 0, "max": 1_000_000})
     allowed_targets: list[str] = field(default_factory=list)
+    resume: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain containers."""
@@ -230,7 +231,7 @@ class RunConfig:
     def hash(self) -> str:
         """SHA-256 over everything but where the dataset lies, so equal commands have equal hashes."""
         plain = self.to_dict()
-        del plain["dataset"]["root"]
+        del plain["dataset"]["root"], plain["resume"]
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 

@@ -82,7 +82,8 @@ def check_dataset_root(config: RunConfig, suffix: str = "") -> Path:
         ConfigError: it exists and `dataset.overwrite` is off, it exists and is no dataset, or it cannot be made.
     """
     root = resolved_root(config.dataset.root)
-    return check_root(resolved_root(str(root.with_name(root.name + suffix))), config.dataset.overwrite)
+    root = resolved_root(str(root.with_name(root.name + suffix)))
+    return check_root(root, config.dataset.overwrite, resume=config.resume is not None)
 
 
 def source_demos_path(config: RunConfig) -> Path | None:

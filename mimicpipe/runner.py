@@ -24,6 +24,7 @@ from mimicpipe.signals import EXIT_CODES, sigterm_as_exit, stop_on_signal
 if TYPE_CHECKING:  # heavy: imported once the config is known to be good
     from mimicpipe.build import Recorders
     from mimicpipe.pipeline.run_state import RunState
+    from mimicpipe.resume import Settled
     from mimicpipe.trackers.composite import CompositeTracker
 
 _log = logging.getLogger("mimicpipe")
@@ -117,19 +118,45 @@ class Job:
             self.skipped = list(pool.skipped)
             generator = build.build_generator(config, env, pool)
             # Last, so that nothing is half-written where something above is refused.
-            self.recorders = build.build_recorders(config, env)
+            settled = self._settled()
+            self.recorders = build.build_recorders(config, env, settled)
             self.trackers = build.build_trackers(config, self.output_dir)
-            attempts = AttemptsLog(self.output_dir / "attempts.jsonl")
+            attempts = AttemptsLog(self.output_dir / "attempts.jsonl", settled.rows if settled else ())
             stack.callback(attempts.close)
             if self.recorders.demos is not None:
                 self.recorders.demos.on_durable = attempts.durable
             self.setup_s = time.perf_counter() - self.began_s
             selector = IdleTimingSelector()
             self.state = build.build_run_state(config, env, pool, self.recorders, attempts.settled, selector)
+            if settled is not None:
+                self._take_over(self.state, settled)
             runner = stack.enter_context(asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)))
             # No gradients anywhere, and torch's bookkeeping for them costs a third of a small operation.
             with torch.inference_mode():
                 return runner.run(self._drive(generator, pool))
+
+    def _settled(self) -> "Settled | None":
+        """What the run that is resumed has settled; None for a new run."""
+        from mimicpipe.preflight import check_dataset_root
+        from mimicpipe.resume import settled_attempts
+
+        config = self.config
+        if config.resume is None:
+            return None
+        failed = check_dataset_root(config, FAILED_SUFFIX) if config.recorder["save_failed"] else None
+        return settled_attempts(self.output_dir / "attempts.jsonl", check_dataset_root(config), failed)
+
+    @staticmethod
+    def _take_over(state: "RunState", settled: "Settled") -> None:
+        """Begin where the interrupted run has ended."""
+        counters = state.counters
+        counters.episodes_committed = settled.demos
+        counters.frames_committed = sum(row["length"] for row in settled.rows if row["episode_index"] is not None)
+        counters.errors_in_a_row = settled.errors_in_a_row
+        for row in settled.rows:
+            counters.reasons[row["reason"]] = counters.reasons.get(row["reason"], 0) + 1
+        state.budget.resume(settled.outcomes)
+        print(f"resumed at attempt {len(settled.rows)}, with {settled.demos} demos", file=sys.stderr, flush=True)
 
     async def _drive(self, generator: Any, pool: Any) -> str:
         """Generate with the live view, then finalize the recorders, whatever happened."""

@@ -15,7 +15,7 @@ LAYERS = (
     {"datagen"},
     {"recorders", "pools", "envs"},
     {"trackers", "report"},
-    {"preflight", "signals", "build", "runner", "cli", "tools"},
+    {"preflight", "signals", "build", "resume", "runner", "cli", "tools"},
 )
 HEAVY = {"torch", "lerobot", "wandb", "mujoco", "tensorboard", "h5py", "matplotlib", "datasets", "pandas", "av"}
 LATE = {"lerobot", "wandb", "tensorboard", "matplotlib", "datasets", "pandas", "av"}

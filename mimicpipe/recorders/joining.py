@@ -1,6 +1,6 @@
 """Makes datasets of what is there: of a killed run's durable episodes, or of other datasets."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,13 @@ class Recovered:
     """What has become of a killed run."""
 
     root: Path
-    attempts: list[int]
-    """Attempt of each episode, in the order of the dataset."""
+    episodes: list[Mapping[str, Any]]
+    """`attempt`, `slot`, `length` and so on of each episode, in the order of the dataset."""
+
+    @property
+    def attempts(self) -> list[int]:
+        """Attempt of each episode."""
+        return [episode["attempt"] for episode in self.episodes]
 
 
 def recover(root: Path, overwrite: bool = False) -> Recovered | None:
@@ -55,7 +60,7 @@ def recover(root: Path, overwrite: bool = False) -> Recovered | None:
         area.publish(overwrite)
     finally:
         area.leave()
-    return Recovered(root, [meta["attempt"] for meta in run.metas])
+    return Recovered(root, run.metas)
 
 
 def merge(root: Path, sources: Sequence[Path], overwrite: bool = False) -> int:

@@ -61,6 +61,7 @@ class LeRobotRecorder(Recorder):
         instruction: task text of episodes taken from an environment whose metadata has none.
         record_eef_observation: compute `observation.eef_pose` of such episodes by `eef_pose_fn`.
         eef_pose_fn: (env, env_id, columns) -> (T, D), called in the thread that calls the recorder.
+        resume: for recorders whose episodes are durable: how many of an interrupted run's are kept; None: a new run.
 
     Raises:
         ConfigError: a value above that cannot be; names it, the reason and what is valid.
@@ -80,6 +81,8 @@ class LeRobotRecorder(Recorder):
         instruction: str | None = None,
         record_eef_observation: bool = False,
         eef_pose_fn: EefPoseFn | None = None,
+        *,
+        resume: int | None = None,
     ) -> None:
         check_count("fps", fps, minimum=1)
         check_count("image_writer_threads", image_writer_threads, minimum=0)
@@ -91,7 +94,7 @@ class LeRobotRecorder(Recorder):
         except (TypeError, ValueError) as error:
             raise ConfigError(f"run_info: {error}") from None
         spec = DatasetSpec(
-            root=_check_video_path(check_root(root, overwrite), features, use_videos),
+            root=_check_video_path(check_root(root, overwrite, resume is not None), features, use_videos),
             repo_id=check_repo_id(repo_id),
             fps=fps,
             features=dict(features),

@@ -61,6 +61,8 @@ class ShardedRecorder(LeRobotRecorder):
         encoder_threads: threads of an encoder; None is the codec's own choice.
         data_files_size_in_mb: a data file that would become larger is followed by another; an episode is never split.
         video_files_size_in_mb: likewise of videos.
+        resume: go on with what an interrupted run has staged: the number of its episodes, from the first one, that are
+            not committed again; None: a new run.
         root, repo_id, fps, features, robot_type, use_videos, overwrite, run_info, instruction: as `LeRobotRecorder`.
 
     Raises:
@@ -91,6 +93,7 @@ class ShardedRecorder(LeRobotRecorder):
         encoder_threads: int | None = None,
         data_files_size_in_mb: int = 100,
         video_files_size_in_mb: int = 200,
+        resume: int | None = None,
     ) -> None:
         check_count("async_queue_maxsize", async_queue_maxsize, minimum=0)
         check_count("max_queue_bytes", 0 if max_queue_bytes is None else max_queue_bytes, minimum=0)
@@ -115,6 +118,7 @@ class ShardedRecorder(LeRobotRecorder):
             overwrite=overwrite,
             run_info=run_info,
             instruction=instruction,
+            resume=resume,
         )
         self._settings = StagingSettings(
             workers=workers,
@@ -123,10 +127,11 @@ class ShardedRecorder(LeRobotRecorder):
             data_files_size_in_mb=data_files_size_in_mb,
             video_files_size_in_mb=video_files_size_in_mb,
         )
-        self._staged = StagedStorage(self._spec, self._settings)
+        self._staged = StagedStorage(self._spec, self._settings, resumed=resume is not None)
+        self._resumed = resume or 0
         self._queue: BoundedQueue[_Job] = BoundedQueue(async_queue_maxsize, max_queue_bytes or 0)
         self._threads: list[threading.Thread] = []
-        self._next_index = 0
+        self._next_index = self._resumed
         self._written_lock = threading.Lock()
 
     def commit(self, episode: Episode) -> None:
@@ -256,7 +261,7 @@ class ShardedRecorder(LeRobotRecorder):
 
     def _complete(self) -> None:
         try:
-            self._path = self._staged.publish(self._num_saved)
+            self._path = self._staged.publish(self._resumed + self._num_saved, self._next_index)
         except Exception as error:  # noqa: BLE001 - raised with the other failures, now and at every later call
             self._failures.append(("storage", error))
 

@@ -47,14 +47,15 @@ class StagedRun:
     An episode that is there twice, because an interrupted run was resumed before it, counts once.
 
     Args:
-        logs: segment logs of one run, in the order in which they were begun.
+        logs: segment logs of one run.
+        limit: how many of them count, by their indices; None is all.
 
     Raises:
         RecorderError: logs of different runs, or of a newer version.
         OSError: one cannot be read.
     """
 
-    def __init__(self, logs: Iterable[Path]) -> None:
+    def __init__(self, logs: Iterable[Path], limit: int | None = None) -> None:
         self.header: dict[str, Any] | None = None
         found: dict[int, Record] = {}
         for path in logs:
@@ -67,7 +68,7 @@ class StagedRun:
                 raise RecorderError(f"{path}: has other features or settings than the logs beside it")
             self.header = header
             found.update((record.meta["index"], record) for record in records)
-        self._records = [found[index] for index in sorted(found)]
+        self._records = [found[index] for index in sorted(found) if limit is None or index < limit]
 
     def __len__(self) -> int:
         """Number of episodes."""
@@ -128,5 +129,5 @@ def _decode(record: Record, payload: memoryview, columns: Sequence[Column]) -> S
         pixels = take("<i8", (3, 256))
         files = [take("u1", (size,)).tobytes() for size in described["sizes"]]
         cameras[column.name] = EncodedCamera(files, pixel_stats(pixels), described["sampled"], pixels)
-    del meta["index"]
+    del meta["index"], meta["slot"]  # which depends on num_envs, and a dataset must not
     return StagedEpisode(length, task, {**meta, "initial_state": state}, numeric, cameras)

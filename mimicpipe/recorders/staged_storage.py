@@ -43,10 +43,12 @@ class StagedStorage:
     Args:
         spec: the dataset.
         settings: how it is written.
+        resumed: what an interrupted run has staged stays, and is gone on with.
     """
 
-    def __init__(self, spec: DatasetSpec, settings: StagingSettings) -> None:
+    def __init__(self, spec: DatasetSpec, settings: StagingSettings, resumed: bool = False) -> None:
         self._spec = spec
+        self._resumed = resumed
         self._settings = settings
         self._lock = threading.Lock()
         self._area: StagingArea | None = None
@@ -76,7 +78,7 @@ class StagedStorage:
                 "video_files_size_in_mb": settings.video_files_size_in_mb,
                 "run_info": spec.run_info,
             }
-            self._area = StagingArea(spec.root, clear=True)
+            self._area = StagingArea(spec.root, clear=not self._resumed)
 
     def writer(self, number: int) -> EpisodeWriter | RemoteWriter:
         """Writer number 0, 1, ..., after `open`; one for each thread, which writes itself or has a process for it."""
@@ -91,35 +93,38 @@ class StagedStorage:
         meta = {key: value for key, value in row.items() if key != "initial_state"}
         columns = columns_of(self._header["features"])
         return PackedEpisode(
-            {"index": index, "length": episode.length, "task": episode.task, **meta},
+            {"index": index, "length": episode.length, "task": episode.task, "slot": episode.outcome.slot, **meta},
             episode.initial_state.detach().double().cpu().reshape(-1).numpy(),
             tuple(
                 episode.columns[kind.name].contiguous().numpy().reshape(episode.length, *kind.shape) for kind in columns
             ),
         )
 
-    def publish(self, expected: int) -> Path | None:
+    def publish(self, expected: int, committed: int) -> Path | None:
         """Assemble the dataset and move it to its place, after the writers are closed; None if there is no episode.
 
         Args:
             expected: episodes that were made durable.
+            committed: episodes that were committed; what an interrupted run has staged behind them is left out.
 
         Raises:
             RecorderError: it failed; what is durable is still in the staging folder, and the error says where.
         """
+        if self._area is None and self._resumed and expected:
+            self._area = StagingArea(self._spec.root, clear=False)  # no episode was missing
         area = self._area
         if area is None:
             return None
         try:
-            run = StagedRun(staged_logs(area.folder))
+            run = StagedRun(staged_logs(area.folder), committed)
             if len(run) < expected:
                 raise RecorderError(
                     f"of {expected} durable episodes, {expected - len(run)} are gone: files were removed"
                 )
-            if expected == 0:
+            if len(run) == 0 or run.header is None:
                 self.discard()
                 return None
-            assemble(area.begin_assembly(), self._header, run)
+            assemble(area.begin_assembly(), run.header, run)
             area.publish(self._spec.overwrite)
         except Exception as error:
             self.leave()

@@ -29,7 +29,7 @@ def check_repo_id(repo_id: str) -> str:
     return repo_id
 
 
-def check_root(root: Path | str, overwrite: bool) -> Path:
+def check_root(root: Path | str, overwrite: bool, resume: bool = False) -> Path:
     """The absolute folder of a dataset that may be written; nothing is left behind by the check.
 
     Raises:
@@ -38,7 +38,7 @@ def check_root(root: Path | str, overwrite: bool) -> Path:
     root = Path(root).expanduser().resolve()
     if os.path.lexists(root):
         _check_replaceable(root, overwrite)
-    check_staging(root, overwrite)
+    check_staging(root, overwrite, resume)
     check_writable("dataset.root", root)
     return root
 

@@ -30,13 +30,21 @@ def staged_logs(folder: Path) -> list[Path]:
     return sorted(folder.glob("episodes-*.log"))
 
 
+def is_published(root: Path) -> bool:
+    """Whether the dataset at a root is that of the run that was staged beside it, as far as can be seen."""
+    folder = staging_path(root)
+    if not folder.is_dir():
+        return root.exists()
+    return (folder / "assembled").is_file() and not (folder / "dataset").exists()
+
+
 def count_staged(folder: Path) -> int:
     """Number of episodes that are durable in a staging folder."""
     return sum(len(scan(path)[1]) for path in staged_logs(folder))
 
 
-def check_staging(root: Path, overwrite: bool) -> None:
-    """Refuse a root beside which another run writes, or a killed one has left episodes.
+def check_staging(root: Path, overwrite: bool, resume: bool = False) -> None:
+    """Refuse a root beside which another run writes, or a killed one has left episodes that are not to be taken over.
 
     Raises:
         ConfigError: says which, and how to go on.
@@ -46,7 +54,7 @@ def check_staging(root: Path, overwrite: bool) -> None:
         return
     if (owner := _owner(folder)) is not None:
         raise ConfigError(f"dataset.root={root}: process {owner} is writing this dataset; choose another")
-    if not overwrite and (count := count_staged(folder)):
+    if not (overwrite or resume) and (count := count_staged(folder)):
         raise ConfigError(
             f"dataset.root={root}: an interrupted run has left {count} episodes in {folder.name}; "
             f"make a dataset of them with 'python -m mimicpipe.tools.recover {root}', "
@@ -93,6 +101,7 @@ class StagingArea:
 
     def begin_assembly(self) -> Path:
         """The empty place for the dataset; what an interrupted assembly has left there is removed."""
+        (self.folder / "assembled").unlink(missing_ok=True)
         if self.dataset.exists():
             shutil.rmtree(self.dataset)
         return self.dataset

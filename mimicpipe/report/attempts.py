@@ -2,10 +2,15 @@
 
 import json
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from mimicpipe.pipeline.episode import Episode, Outcome
+
+Row = dict[str, Any]
+"""Fields of an `Outcome`."""
 
 
 class AttemptsLog:
@@ -13,13 +18,16 @@ class AttemptsLog:
 
     Args:
         path: the file, which is written anew.
+        kept: rows of the run that is resumed, in attempt order.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kept: Sequence[Row] = ()) -> None:
         self.path = path
-        self._file = path.open("w", encoding="utf-8")
         self._lock = threading.Lock()
-        self._rows: dict[int, str] = {}
+        self._rows = {int(row["attempt"]): row for row in kept}
+        if kept:
+            write_attempts(path, self._rows)
+        self._file = path.open("a" if kept else "w", encoding="utf-8")
 
     def settled(self, outcome: Outcome) -> None:
         """An attempt's outcome is known; an episode that was committed waits for `durable`."""
@@ -32,10 +40,11 @@ class AttemptsLog:
         self._write(episode.outcome)
 
     def _write(self, outcome: Outcome) -> None:
-        row = json.dumps(asdict(outcome))
+        row = asdict(outcome)
+        text = json.dumps(row)
         with self._lock:
             self._rows[outcome.attempt] = row
-            self._file.write(row + "\n")
+            self._file.write(text + "\n")
             self._file.flush()
 
     def close(self) -> None:
@@ -43,6 +52,24 @@ class AttemptsLog:
         with self._lock:
             self._file.close()
             if list(self._rows) != sorted(self._rows):
-                partial = self.path.with_suffix(".partial")
-                partial.write_text("".join(f"{self._rows[k]}\n" for k in sorted(self._rows)), encoding="utf-8")
-                partial.replace(self.path)
+                write_attempts(self.path, self._rows)
+
+
+def write_attempts(path: Path, rows: Mapping[int, Row]) -> None:
+    """Write the rows in attempt order, in one step."""
+    partial = path.with_suffix(".partial")
+    partial.write_text("".join(f"{json.dumps(rows[k])}\n" for k in sorted(rows)), encoding="utf-8")
+    partial.replace(path)
+
+
+def read_attempts(path: Path) -> dict[int, Row]:
+    """{attempt: its row} of a file that may have been cut off at any byte; empty if there is none."""
+    rows: dict[int, Row] = {}
+    if path.is_file():
+        for line in path.read_bytes().split(b"\n")[:-1]:
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            rows[int(row["attempt"])] = row
+    return rows
