@@ -333,7 +333,7 @@ def test_a_quaternion_of_zeros_is_refused() -> None:
 def test_close_ends_the_threads_and_is_final() -> None:
     before = _native_threads()
     env = MujocoEnv(PickTask(), 4, threads=2)
-    assert _native_threads() == before + 2
+    assert _native_threads() == before + 3, "two of MuJoCo's, and one that waits for them"
     env.close()
     env.close()
     assert _native_threads() == before
