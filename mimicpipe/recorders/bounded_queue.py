@@ -4,6 +4,8 @@ import threading
 import time
 from collections import deque
 
+from mimicpipe.pipeline.telemetry import QueueMeter
+
 
 class BoundedQueue[T]:
     """Hands items from any number of producers to consumers, in the order in which the producers asked.
@@ -24,7 +26,7 @@ class BoundedQueue[T]:
         self._waiting: deque[float] = deque()  # when each waiting producer began to wait; a time is its ticket
         self._changed = threading.Condition()
         self._closed = False
-        self._peak = 0
+        self._meter = QueueMeter()
         self._events = 0
         self._waited_s = 0.0
 
@@ -73,6 +75,7 @@ class BoundedQueue[T]:
                 taken.append(item)
                 total += nbytes
             self._bytes -= total
+            self._meter.change(len(self._items))
             self._changed.notify_all()
             return taken
 
@@ -87,18 +90,25 @@ class BoundedQueue[T]:
         with self._changed:
             count = len(self._items)
             self._items.clear()
+            self._meter.change(0)
             self._bytes = 0
             self._changed.notify_all()
             return count
 
     def stats(self) -> dict[str, float]:
-        """Items and bytes that wait, the most items that ever did, and how often and long (s) producers waited."""
+        """Where the queue stands and what it has cost.
+
+        Returns:
+            `queue_size` and `queue_bytes` that wait, `queue_peak`, the most items that ever did, `queue_wait_s`, how
+            long items have waited, summed over items, and how often and long (s) producers waited for room.
+        """
         with self._changed:
             now = time.perf_counter()
             return {
                 "queue_size": len(self._items),
                 "queue_bytes": self._bytes,
-                "queue_peak": self._peak,
+                "queue_peak": self._meter.peak,
+                "queue_wait_s": self._meter.wait_s,
                 "backpressure_events": self._events,
                 "backpressure_s": self._waited_s + sum(now - since for since in self._waiting),
             }
@@ -130,5 +140,5 @@ class BoundedQueue[T]:
     def _append(self, item: T, nbytes: int) -> None:
         self._items.append((item, nbytes))
         self._bytes += nbytes
-        self._peak = max(self._peak, len(self._items))
+        self._meter.change(len(self._items))
         self._changed.notify_all()

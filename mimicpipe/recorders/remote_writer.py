@@ -18,7 +18,6 @@ from mimicpipe.recorders.layout import PackedEpisode, columns_of
 
 _POLL_S = 0.2
 _END_S = 10.0
-_ATTEMPTS = 2
 _PACKAGES = Path(__file__).parents[2]
 
 
@@ -73,15 +72,16 @@ class RemoteWriter:
             RecorderError: likewise, because the process died or hung, twice.
         """
         group = {"episodes": self._arena.put(episodes)}
-        for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            reply = self._ask(group)
+        except _LostError:
+            self._kill()
             try:
-                if self._connection is None:
-                    self._start()
+                self._start()
                 reply = self._ask(group)
             except _LostError as error:
                 self._kill()
-                if attempt == _ATTEMPTS:
-                    raise RecorderError(f"{self._path}: {error}, and so did the one that took its place") from None
+                raise RecorderError(f"{self._path}: {error}, and so did the one before it") from None
         return {int(place): RecorderError(text) for place, text in reply["failed"].items()}
 
     def close(self) -> None:

@@ -196,8 +196,11 @@ class ShardedRecorder(LeRobotRecorder):
         return {key: stats[key] for key in keys}
 
     def stats(self) -> dict[str, float]:
-        """`async_stats`, `queue_bytes` that wait, and `mb_per_s` as `LeRobotRecorder.stats`."""
-        return self.async_stats | {"queue_bytes": self._queue.stats()["queue_bytes"]} | super().stats()
+        """`async_stats`, `mb_per_s` as `LeRobotRecorder.stats`, `queue_bytes` that wait, and `queue_wait_s`.
+
+        The last is how long episodes have waited to be written, summed over episodes.
+        """
+        return self.async_stats | self._queue.stats() | super().stats()
 
     def _admit(self, episode: Episode) -> Commit | None:
         """Check an episode, and start the writers with the first; the caller holds the lock."""

@@ -20,7 +20,7 @@ from mimicpipe.recorders.digest import digest
 from mimicpipe.recorders.episode_rows import read_episode_metadata
 from mimicpipe.recorders.joining import recover
 from mimicpipe.recorders.sharded import ShardedRecorder
-from mimicpipe.recorders.staging_area import staging_path
+from mimicpipe.recorders.staging_area import count_staged, staging_path
 
 # The first test of a process waits for the import of lerobot, which is slow on a busy machine.
 pytestmark = pytest.mark.timeout(180)
@@ -88,12 +88,14 @@ def test_the_dataset_does_not_depend_on_the_writers(tmp_path, camera_features, m
     assert children() == []
 
 
-def test_every_episode_is_reported_once_with_its_place(root, features, make_episode):
+def test_every_episode_is_written_and_reported_once_with_its_place(root, features, make_episode, wait_until):
     told = []
     recorder = ShardedRecorder(root, "local/test", 20, features, workers=2)
     recorder.on_durable = lambda episode, index: told.append((index, episode.outcome.attempt, episode.columns))
     for k in range(40):
         recorder.commit(make_episode(k + 3))
+    wait_until(lambda: len(told) == 40)
+    assert count_staged(staging_path(root)) == 40  # none is written twice
     recorder.finalize()
     assert sorted(told) == [(k, k + 3, {}) for k in range(40)]
     assert attempts(root) == [k + 3 for k in range(40)]
@@ -143,7 +145,9 @@ def test_writers_that_keep_dying_are_an_error_and_what_was_durable_stays(root, f
     wait_until(lambda: recorder._failures)
     stop.set()
     killing.join()
-    with pytest.raises(RecorderError, match=r"env 1 attempt 1: .*a writer process has died \(SIGKILL\), and so did"):
+    with pytest.raises(
+        RecorderError, match=r"env 1 attempt 1: .*a writer process has died \(SIGKILL\), and so did the one before it"
+    ):
         recorder.finalize()
     assert attempts(root) == [0]
     assert os.listdir(root.parent) == ["set"]
