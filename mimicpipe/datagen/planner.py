@@ -130,18 +130,20 @@ class SubtaskPlanner:
         """Steps (K,) to play, and each request's next wanted segments."""
         pending, subtask = self._pending[slots], self._subtask[slots]
         steps = np.where(pending > 0, pending, _NEVER).min(axis=1)
-        for row, left in enumerate(steps.tolist()):
-            if left == _NEVER:
-                errors.setdefault(row, RequestError("nothing is left to plan: the last segments have been played"))
+        for row in np.flatnonzero(steps == _NEVER).tolist():
+            errors.setdefault(row, RequestError("nothing is left to plan: the last segments have been played"))
         pending = np.maximum(pending - steps[:, None], 0)
         self._pending[slots] = pending
         ended = pending == 0
         done = (ended & (subtask == self._last)).all(axis=1)
-        following = np.where(ended & (subtask < self._last), subtask + 1, GOES_ON).tolist()
-        for row, (request, over) in enumerate(zip(requests, done.tolist(), strict=True)):
-            if row not in errors:
-                request.wanted = None if over else following[row]
-                request.fresh = False
+        following: list[list[int] | None] = np.where(ended & (subtask < self._last), subtask + 1, GOES_ON).tolist()
+        for row in np.flatnonzero(done).tolist():
+            following[row] = None
+        unchanged = {row: (requests[row].wanted, requests[row].fresh) for row in errors}
+        for request, wanted in zip(requests, following, strict=True):
+            request.wanted, request.fresh = wanted, False
+        for row, (wanted, fresh) in unchanged.items():
+            requests[row].wanted, requests[row].fresh = wanted, fresh
         steps = steps + np.where(done, self._config.settle_steps, 0)
         steps[list(errors)] = 1
         return torch.from_numpy(steps)

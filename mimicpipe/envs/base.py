@@ -139,9 +139,9 @@ class MimicEnv(ABC):
     def set_state(self, state: Tensor, env_ids: Tensor | None = None) -> None:
         """Restore states (K, S) from `get_state`."""
 
-    def finite(self) -> Tensor:
-        """(N,) bool: the slot's state has no NaN or infinity."""
-        return torch.isfinite(self.get_state()).all(dim=-1)
+    def finite(self, env_ids: Tensor | None = None) -> Tensor:
+        """(K,) bool: the slot's state has no NaN or infinity."""
+        return torch.isfinite(self.get_state(env_ids)).all(dim=-1)
 
     @property
     def obs_buf(self) -> dict[str, Tensor]:

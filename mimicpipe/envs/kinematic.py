@@ -269,9 +269,9 @@ class KinematicEnv(MimicEnv):
             success = self.task.success(self._view)
         return success.clone()
 
-    def finite(self) -> Tensor:
-        """(N,) bool: the slot's state has no NaN or infinity."""
-        return torch.isfinite(self._state.data).all(dim=0)
+    def finite(self, env_ids: Tensor | None = None) -> Tensor:
+        """(K,) bool: the slot's state has no NaN or infinity."""
+        return torch.isfinite(self._pick(env_ids).data).all(dim=0)
 
     def get_state(self, env_ids: Tensor | None = None) -> Tensor:
         """Complete state (K, S) float64, every float32 of it exactly."""

@@ -1,13 +1,12 @@
 """What travels out of the simulator: an attempt's identity, its outcome, and the columns of a finished episode."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One try at generating a demo."""
 
     index: int

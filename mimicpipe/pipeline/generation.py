@@ -2,11 +2,12 @@
 
 import asyncio
 import functools
+import gc
 import inspect
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -21,6 +22,9 @@ from mimicpipe.pipeline.slots import current_slot
 from mimicpipe.pipeline.watchdog import Watchdog
 
 _log = logging.getLogger("mimicpipe")
+
+_ALLOCATIONS_BETWEEN_COLLECTIONS = 100_000
+"""Of objects that hold others; some tens of megabytes."""
 
 
 class Generator(Protocol):
@@ -75,7 +79,7 @@ async def run_data_generator(
     takes_attempt = accepted is None or "attempt" in accepted
     try:
         while (attempt := await _next_attempt(run, env_id)) is not None:
-            returned = Returned()
+            returned = _returned(None)
             error: Exception | None = None
             try:
                 if takes_attempt:
@@ -116,27 +120,29 @@ def _failure_reason(error: Exception) -> str:
     return f"error:{type(error).__name__}"
 
 
-@dataclass(slots=True)
-class Returned:
+class Returned(NamedTuple):
     """What a generator says of its attempt."""
 
-    source_demos: list[Any] = field(default_factory=list)
-    metadata: dict[str, Any] = field(default_factory=dict)
-    vetoed: bool = False
+    source_demos: list[Any]
+    metadata: Mapping[str, Any]
+    vetoed: bool
+
+
+_NOTHING: Mapping[str, Any] = {}
 
 
 def _returned(results: Any) -> Returned:
     """Read the value a generator has returned; TypeError that names the key if it cannot be used."""
     if results is None:
-        return Returned()
-    if not isinstance(results, Mapping):
+        return Returned([], _NOTHING, vetoed=False)
+    if not isinstance(results, dict | Mapping):  # a dict is known at once, a Mapping after a search
         raise TypeError(f"generate() returned a {type(results).__name__}; return None or a dict")
-    sources, metadata = results.get("source_demos", []), results.get("metadata", {})
+    sources, metadata = results.get("source_demos", ()), results.get("metadata", _NOTHING)
     if not isinstance(sources, list | tuple):
         raise TypeError(f"generate() returned source_demos={sources!r}; it must be a list")
-    if not isinstance(metadata, Mapping):
+    if not isinstance(metadata, dict | Mapping):
         raise TypeError(f"generate() returned metadata={metadata!r}; it must be a dict")
-    return Returned(list(sources), dict(metadata), results.get("success") is False)
+    return Returned(list(sources), metadata, results.get("success") is False)
 
 
 async def _finish(run: RunState, slot: int, attempt: Attempt, returned: Returned, error: Exception | None) -> None:
@@ -151,7 +157,7 @@ async def _finish(run: RunState, slot: int, attempt: Attempt, returned: Returned
     episode: Episode | None = None
     if run.rollout is not None:
         with run.clock.stage("record"):
-            episode = run.episode(slot, outcome, returned.metadata)
+            episode = run.episode(slot, outcome, dict(returned.metadata))
             if episode is not None and not _finite(episode):
                 outcome.success, outcome.reason, episode = False, "nonfinite", None
     run.attempts[slot] = None
@@ -217,7 +223,7 @@ async def generate(run: RunState, data_generator: Generator, *, info_pool: Any =
             loop.call_soon_threadsafe(this_task.cancel)
 
     try:
-        with Watchdog(run, loop, abort, run.on_stuck):
+        with _rare_collections(), Watchdog(run, loop, abort, run.on_stuck):
             await _run_tasks(run, data_generator, info_pool)
     except asyncio.CancelledError:
         if run.abort_error is None:
@@ -226,6 +232,17 @@ async def generate(run: RunState, data_generator: Generator, *, info_pool: Any =
     if run.budget.stop_reason == ERRORS and run.last_error is not None:
         raise run.last_error
     return run.budget.stop_reason or "stopped"
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Look for garbage rarely: attempts leave hardly any cycles, and each search walks all slots' coroutines."""
+    before = gc.get_threshold()
+    gc.set_threshold(_ALLOCATIONS_BETWEEN_COLLECTIONS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 async def _run_tasks(run: RunState, data_generator: Generator, info_pool: Any) -> None:

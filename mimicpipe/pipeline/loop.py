@@ -121,7 +121,9 @@ class EnvLoop:
             elif isinstance(payload, Plan):
                 self._schedule(slot, run.playheads.load_plan(slot, payload))
             else:
-                group = to_plan.setdefault(id(payload.planner), (payload.planner, [], []))
+                group = to_plan.get(id(payload.planner))
+                if group is None:
+                    group = to_plan[id(payload.planner)] = (payload.planner, [], [])
                 group[1].append(slot)
                 group[2].append(payload)
         if singles:
@@ -202,6 +204,8 @@ class EnvLoop:
             if ids is not None:
                 self.actions.index_copy_(0, ids, actions)
             end = env.start_step(actions if ids is None else self.actions, ids)
+            if env.steps_in_background:
+                end = run.clock.background(end)
         try:
             self._record(ids, active, actions)
             self._judge()
@@ -265,11 +269,11 @@ class EnvLoop:
             return
         run = self.run
         self._judge()
-        finite = run.env.finite().cpu().numpy()
-        for end in resting:
+        slots = torch.tensor([end.slot for end in resting], device=run.env.device)
+        for end, finite in zip(resting, run.env.finite(slots).tolist(), strict=True):
             if not self._counts(end):
                 continue
-            if not finite[end.slot]:
+            if not finite:
                 error = NonFiniteError(f"slot {end.slot}: the simulator's state is not finite")
                 run.action_queue.task_done(end.slot, error)
             elif end.timed_out:

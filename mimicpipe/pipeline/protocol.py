@@ -65,8 +65,8 @@ class SimEnv(Protocol):
         """(N,) bool: the success condition at this instant."""
         ...
 
-    def finite(self) -> Tensor:
-        """(N,) bool: the state has no NaN or infinity."""
+    def finite(self, env_ids: Tensor | None = None) -> Tensor:
+        """(K,) bool: the state has no NaN or infinity."""
         ...
 
     def get_state(self, env_ids: Tensor | None = None) -> Tensor:

@@ -9,6 +9,7 @@ the coroutine that made the mistake and ends that attempt only.
 """
 
 import asyncio
+from operator import itemgetter
 from typing import Any, Protocol
 
 import torch
@@ -16,6 +17,7 @@ import torch
 from mimicpipe.errors import RequestError
 from mimicpipe.pipeline.protocol import Plan
 from mimicpipe.pipeline.slots import SlotBoard, current_slot
+from mimicpipe.pipeline.telemetry import QueueMeter
 
 
 class OwnedLock(Protocol):
@@ -36,6 +38,7 @@ class RequestQueue:
 
     def __init__(self, name: str, board: SlotBoard, *, lock: OwnedLock | None = None) -> None:
         self.name = name
+        self.meter = QueueMeter()
         self._board = board
         self._lock = lock
         self._items: list[tuple[int, Any]] = []
@@ -76,6 +79,7 @@ class RequestQueue:
         self._pending[env_id] = True
         self._late_errors.pop(env_id, None)
         self._items.append((env_id, payload))
+        self.meter.change(len(self._items))
         self._unfinished += 1
         self._board.settle(env_id)
 
@@ -131,7 +135,8 @@ class RequestQueue:
 
     def drain(self) -> list[tuple[int, Any]]:
         """Take every waiting request, ordered by slot (so that batches do not depend on who came first)."""
-        items, self._items = sorted(self._items, key=lambda item: item[0]), []
+        self.meter.change(0)
+        items, self._items = sorted(self._items, key=itemgetter(0)), []
         return items
 
     def get_nowait(self) -> Any:
@@ -139,6 +144,7 @@ class RequestQueue:
         if not self._items:
             raise asyncio.QueueEmpty
         env_id, payload = self._items.pop(0)
+        self.meter.change(len(self._items))
         self._taken.append(env_id)
         return env_id if payload is None else (env_id, payload)
 
@@ -170,6 +176,7 @@ class RequestQueue:
         if not self._pending[env_id]:
             return
         self._items = [item for item in self._items if item[0] != env_id]
+        self.meter.change(len(self._items))
         future = self._end(env_id)
         if future is not None:
             future.cancel()
@@ -206,11 +213,13 @@ class ActionQueue(RequestQueue):
         if not isinstance(item, tuple) or len(item) != 2:
             raise RequestError(f"{self.name}: put (env_id, action) or (env_id, plan), got {type(item).__name__}")
         env_id, payload = self._check_slot(item[0]), item[1]
+        if getattr(payload, "planner", None) is not None:
+            return env_id, payload
         if isinstance(payload, torch.Tensor):
             self._check_action(env_id, payload)
         elif isinstance(payload, Plan):
             self._check_plan(env_id, payload)
-        elif getattr(payload, "planner", None) is None:
+        else:
             raise RequestError(
                 f"{self.name}: slot {env_id} put a {type(payload).__name__}; valid are a tensor ({self._action_dim},), "
                 "a Plan, or a request with a planner"

@@ -1,6 +1,8 @@
 """The batched MuJoCo env: the contract of `MimicEnv`, equal bits in every batch, failures that stay alone, grasps."""
 
+import gc
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -339,6 +341,19 @@ def test_close_ends_the_threads_and_is_final() -> None:
     assert _native_threads() == before
     with pytest.raises(RuntimeError, match="after close"):
         env.step(torch.zeros(4, 7))
+
+
+def test_an_env_that_is_dropped_leaves_no_thread_behind() -> None:
+    before = _native_threads()
+    env = MujocoEnv(PickTask(), 4, threads=2)
+    env.step(_hold(env))
+    assert _native_threads() == before + 3
+    del env
+    gc.collect()
+    deadline = time.monotonic() + 10.0
+    while _native_threads() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert _native_threads() == before
 
 
 def _native_threads() -> int:

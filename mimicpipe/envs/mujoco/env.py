@@ -146,10 +146,11 @@ class MujocoEnv(MimicEnv):
         self._state[rows] = state.cpu().numpy()
         self._touch()
 
-    def finite(self) -> Tensor:
-        """(N,) bool: the slot's state has no NaN and no diverged number."""
+    def finite(self, env_ids: Tensor | None = None) -> Tensor:
+        """(K,) bool: the slot's state has no NaN and no diverged number."""
+        state = self._state if env_ids is None else self._state[env_ids.cpu().numpy()]
         with np.errstate(invalid="ignore"):
-            return self._out(np.abs(self._state).max(axis=1) < _DIVERGED)
+            return self._out(np.abs(state).max(axis=1) < _DIVERGED)
 
     # -- stepping ----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,9 @@
 
 import os
 import threading
+import weakref
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 
 import mujoco
@@ -11,6 +13,7 @@ import numpy.typing as npt
 from mujoco.rollout import Rollout
 
 Array = npt.NDArray[np.float64]
+_Job = Callable[[], None]
 
 _CHUNKS_PER_THREAD = 8
 """A thread that is done early takes another of so many pieces: slots in contact cost more than others."""
@@ -30,11 +33,14 @@ class Physics:
         self.threads = min(threads or len(os.sched_getaffinity(0)), num_envs)
         # With one thread MuJoCo's pool would only add a hand-over: zero runs the physics in the calling thread.
         self._rollout = Rollout(nthread=self.threads if self.threads > 1 else 0)
-        self._work: SimpleQueue[tuple[Array, int] | None] = SimpleQueue()
+        self._work: SimpleQueue[_Job | None] = SimpleQueue()
         self._done: SimpleQueue[Exception | None] = SimpleQueue()
         self._begun = threading.Semaphore(0)
-        self._caller = threading.Thread(target=self._serve, name="mimicpipe-physics", daemon=True)
+        # It knows nothing of this object, which may so be dropped without `close`.
+        serving = (self._work, self._begun, self._done)
+        self._caller = threading.Thread(target=_serve, args=serving, name="mimicpipe-physics", daemon=True)
         self._caller.start()
+        self._leave = weakref.finalize(self, self._work.put, None)
         self._substeps = substeps
         self.model = model
         self._models = [model] * num_envs
@@ -68,7 +74,8 @@ class Physics:
             return lambda: after
         self._control[:count] = control[:, None]
         self._running = True
-        self._work.put((state, count))
+        room = self._states[:count], self._sensors[:count]
+        self._work.put(partial(self.run, state, self._control[:count], *room))
         # Until this thread waits, the other one cannot have the GIL, which it needs to begin.
         self._begun.acquire()
 
@@ -80,18 +87,6 @@ class Physics:
             return after
 
         return end
-
-    def _serve(self) -> None:
-        """The thread: step after step, until there is no more work."""
-        while (work := self._work.get()) is not None:
-            state, count = work
-            self._begun.release()
-            try:
-                self.run(state, self._control[:count], self._states[:count], self._sensors[:count])
-            except Exception as error:  # noqa: BLE001 - raised where the step is ended
-                self._done.put(error)
-            else:
-                self._done.put(None)
 
     def run(self, state: Array, control: Array, states: Array, sensors: Array) -> None:
         """Physics of K slots in the calling thread and MuJoCo's, T physics steps without a break.
@@ -113,6 +108,19 @@ class Physics:
         if self._closed:
             return
         self._closed = True
-        self._work.put(None)
+        self._leave()
         self._caller.join()
         self._rollout.close()
+
+
+def _serve(work: SimpleQueue["_Job | None"], begun: threading.Semaphore, done: SimpleQueue[Exception | None]) -> None:
+    """The thread: job after job, until it gets None."""
+    while (job := work.get()) is not None:
+        begun.release()
+        try:
+            job()
+        except Exception as error:  # noqa: BLE001 - raised where the step is ended
+            done.put(error)
+        else:
+            done.put(None)
+        del job
