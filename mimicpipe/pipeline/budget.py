@@ -8,7 +8,7 @@ favoured, and no limit is ever overshot.
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 
@@ -30,8 +30,9 @@ class Budget:
     unblocked by: a finished attempt, or `stop`.
     """
 
-    def __init__(self, limits: BudgetLimits) -> None:
+    def __init__(self, limits: BudgetLimits, on_stop: Callable[[], None] = lambda: None) -> None:
         self.limits = limits
+        self._on_stop = on_stop
         self.successes = 0
         self.failures = 0
         self.stop_reason: str | None = None
@@ -136,6 +137,7 @@ class Budget:
         """Nothing more is taken or settled."""
         if self.stop_reason is None:
             self.stop_reason = reason
+            self._on_stop()
         self._wake()
 
     def _wake(self) -> None:

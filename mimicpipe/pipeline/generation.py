@@ -15,10 +15,11 @@ from mimicpipe.errors import StallError
 from mimicpipe.pipeline.episode import Attempt, Episode, Outcome
 from mimicpipe.pipeline.ledger import ERRORS
 from mimicpipe.pipeline.loop import env_loop
-from mimicpipe.pipeline.protocol import EpisodeTimeoutError, NonFiniteError, PlanFailedError
+from mimicpipe.pipeline.protocol import EpisodeTimeoutError, NonFiniteError, PlanFailedError, RunOverError
 from mimicpipe.pipeline.queues import ActionQueue, RequestQueue
 from mimicpipe.pipeline.run_state import RunState
 from mimicpipe.pipeline.slots import current_slot
+from mimicpipe.pipeline.tasks import end_tasks, is_cancelled
 from mimicpipe.pipeline.watchdog import Watchdog
 
 _log = logging.getLogger("mimicpipe")
@@ -80,13 +81,22 @@ async def run_data_generator(
     try:
         while (attempt := await _next_attempt(run, env_id)) is not None:
             returned = _returned(None)
-            error: Exception | None = None
+            error: BaseException | None = None
             try:
                 if takes_attempt:
                     keywords["attempt"] = attempt
                 returned = _returned(await generate_attempt(**keywords))
             except Exception as caught:  # noqa: BLE001 - reported as the attempt's reason, or raised by _note_error
                 error = caught
+            except asyncio.CancelledError as caught:
+                if is_cancelled():
+                    raise
+                error = caught  # of something that the generator awaited: its own affair
+            except BaseException:
+                run.over = True
+                raise
+            if run.over:
+                return
             run.reset_queue.discard(env_id)
             run.action_queue.discard(env_id)
             idle = run.length(env_id) == 0
@@ -110,7 +120,7 @@ async def _next_attempt(run: RunState, slot: int) -> Attempt | None:
             return None
 
 
-def _failure_reason(error: Exception) -> str:
+def _failure_reason(error: BaseException) -> str:
     if isinstance(error, PlanFailedError):
         return "plan_failed"
     if isinstance(error, EpisodeTimeoutError):
@@ -145,7 +155,7 @@ def _returned(results: Any) -> Returned:
     return Returned(list(sources), metadata, results.get("success") is False)
 
 
-async def _finish(run: RunState, slot: int, attempt: Attempt, returned: Returned, error: Exception | None) -> None:
+async def _finish(run: RunState, slot: int, attempt: Attempt, returned: Returned, error: BaseException | None) -> None:
     """Judge the attempt, copy its episode out of the rollout buffer, and hand both to the ledger."""
     if error is not None:
         success, reason = False, _failure_reason(error)
@@ -169,11 +179,12 @@ def _finite(episode: Episode) -> bool:
     return all(bool(torch.isfinite(c).all()) for c in episode.columns.values() if c.is_floating_point())
 
 
-def _note_error(run: RunState, slot: int, attempt: Attempt, error: Exception | None) -> None:
+def _note_error(run: RunState, slot: int, attempt: Attempt, error: BaseException | None) -> None:
     """Log the first of an attempt's unexpected exceptions of a type; raise it in strict mode."""
     if error is None or not _failure_reason(error).startswith("error:"):
         return
     if run.options.strict:
+        run.over = True
         raise error
     if type(run.last_error) is not type(error):
         _log.warning("attempt %d in slot %d failed", attempt.index, slot, exc_info=error)
@@ -250,11 +261,13 @@ async def _run_tasks(run: RunState, data_generator: Generator, info_pool: Any) -
     try:
         async with asyncio.TaskGroup() as group:
             setup = setup_async_generation(run, data_generator, task_group=group, info_pool=info_pool)
-            await env_loop(run)
-            for queue in (run.reset_queue, run.action_queue):
-                queue.close(asyncio.CancelledError("the run is over"))
-            for task in setup["tasks"]:
-                task.cancel()
+            try:
+                await env_loop(run)
+            finally:
+                run.over = True
+                for queue in (run.reset_queue, run.action_queue):
+                    queue.close(RunOverError("the run is over"))
+                await end_tasks(setup["tasks"], run.on_stuck)
     except BaseExceptionGroup as group_error:
         raise _first_leaf(group_error) from None
 

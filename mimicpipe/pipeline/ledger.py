@@ -61,6 +61,8 @@ class Ledger:
         self._max_errors = max_errors
         self._pending: dict[int, tuple[Outcome, Episode | None]] = {}
         self._draining: asyncio.Lock = asyncio.Lock()
+        self.committing: int | None = None
+        """The attempt whose episode waits for room in the recorder."""
 
     def wants(self, success: bool) -> bool:
         """Whether an episode with this outcome will be recorded, so is worth copying out of the rollout buffer."""
@@ -84,6 +86,11 @@ class Ledger:
             while (index := self._budget.settle()) is not None:
                 await self._emit(*self._pending.pop(index))
 
+    def _count(self, outcome: Outcome, episode: Episode) -> None:
+        if outcome.success:
+            self._counters.episodes_committed += 1
+        self._counters.frames_committed += episode.length
+
     async def _emit(self, outcome: Outcome, episode: Episode | None) -> None:
         counters, reasons = self._counters, self._counters.reasons
         reasons[outcome.reason] = reasons.get(outcome.reason, 0) + 1
@@ -95,11 +102,15 @@ class Ledger:
             with self._clock.stage("record"):
                 committed = sink.try_commit(episode)
             if not committed:
-                with self._clock.idle_is("record"):
-                    await asyncio.to_thread(sink.commit, episode)
-            if outcome.success:
-                self._counters.episodes_committed += 1
-            self._counters.frames_committed += episode.length
+                self.committing = outcome.attempt
+                try:
+                    with self._clock.idle_is("record"):
+                        await asyncio.to_thread(sink.commit, episode)
+                except asyncio.CancelledError:
+                    self._count(outcome, episode)  # the thread goes on, and the recorder finalizes after it
+                    raise
+                self.committing = None
+            self._count(outcome, episode)
         self._on_outcome(outcome)
         if counters.errors_in_a_row >= self._max_errors:
             self._budget.stop(ERRORS)

@@ -142,5 +142,9 @@ class EpisodeTimeoutError(Exception):
     """The episode has reached `max_episode_steps`; the attempt ends with reason "timeout"."""
 
 
+class RunOverError(Exception):
+    """A request after the end of the run."""
+
+
 class NonFiniteError(Exception):
     """The slot's state is not finite (the physics diverged); the attempt ends with reason "nonfinite"."""

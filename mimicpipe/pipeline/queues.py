@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import torch
 
 from mimicpipe.errors import RequestError
+from mimicpipe.pipeline.checks import RequestChecks
 from mimicpipe.pipeline.protocol import Plan
 from mimicpipe.pipeline.slots import SlotBoard, current_slot
 from mimicpipe.pipeline.telemetry import QueueMeter
@@ -88,6 +89,8 @@ class RequestQueue:
 
     async def put(self, item: Any) -> None:
         """Submit a request; never blocks (there is at most one per slot)."""
+        if self._closed is not None:
+            await asyncio.sleep(0)  # or a generator that catches everything and tries again would block the loop
         self.put_nowait(item)
 
     async def join(self) -> None:
@@ -202,12 +205,9 @@ class RequestQueue:
 class ActionQueue(RequestQueue):
     """Action requests `(env_id, action | Plan | PlanRequest)`."""
 
-    def __init__(
-        self, board: SlotBoard, action_dim: int, eef_names: tuple[str, ...], *, lock: OwnedLock | None = None
-    ) -> None:
+    def __init__(self, board: SlotBoard, checks: RequestChecks, *, lock: OwnedLock | None = None) -> None:
         super().__init__("env_action_queue", board, lock=lock)
-        self._action_dim = action_dim
-        self._eef_names = eef_names
+        self._checks = checks
 
     def _unpack(self, item: Any) -> tuple[int, Any]:
         if not isinstance(item, tuple) or len(item) != 2:
@@ -216,34 +216,14 @@ class ActionQueue(RequestQueue):
         if getattr(payload, "planner", None) is not None:
             return env_id, payload
         if isinstance(payload, torch.Tensor):
-            self._check_action(env_id, payload)
+            fault = self._checks.of_action(payload)
         elif isinstance(payload, Plan):
-            self._check_plan(env_id, payload)
+            fault = self._checks.of_plan(payload)
         else:
-            raise RequestError(
-                f"{self.name}: slot {env_id} put a {type(payload).__name__}; valid are a tensor ({self._action_dim},), "
-                "a Plan, or a request with a planner"
+            fault = (
+                f"a {type(payload).__name__}; valid are a tensor ({self._checks.action_dim},), a Plan, "
+                "or a request with a planner"
             )
+        if fault is not None:
+            raise RequestError(f"{self.name}: slot {env_id} put {fault}")
         return env_id, payload
-
-    def _check_action(self, env_id: int, action: torch.Tensor) -> None:
-        if tuple(action.shape) != (self._action_dim,):
-            raise RequestError(
-                f"{self.name}: slot {env_id} put an action of shape {tuple(action.shape)}, not ({self._action_dim},)"
-            )
-        if action.device != self._board.device:
-            raise RequestError(
-                f"{self.name}: slot {env_id} put an action on {action.device}; the env's device is {self._board.device}"
-            )
-
-    def _check_plan(self, env_id: int, plan: Plan) -> None:
-        for eef in self._eef_names:
-            target, gripper = plan.targets.get(eef), plan.grippers.get(eef)
-            if target is None or gripper is None:
-                raise RequestError(f"{self.name}: slot {env_id} put a plan without targets or grippers for eef {eef!r}")
-            steps = target.shape[0]
-            if target.ndim != 3 or tuple(target.shape[1:]) != (4, 4) or steps == 0 or gripper.shape[0] != steps:
-                raise RequestError(
-                    f"{self.name}: slot {env_id} put a plan with targets {tuple(target.shape)} and grippers "
-                    f"{tuple(gripper.shape)} for eef {eef!r}; they must be (T, 4, 4) and (T, G) with T > 0"
-                )

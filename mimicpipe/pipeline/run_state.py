@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mimicpipe.errors import StallError
 from mimicpipe.pipeline.budget import Budget, BudgetLimits
+from mimicpipe.pipeline.checks import RequestChecks
 from mimicpipe.pipeline.episode import Attempt, Episode, Outcome
 from mimicpipe.pipeline.ledger import ERRORS_IN_A_ROW, EpisodeSink, Ledger, OnOutcome
 from mimicpipe.pipeline.playhead import Playheads
@@ -63,10 +64,11 @@ class RunState:
         self.options = options
         self.clock = StageClock(selector)
         self.counters = Counters()
-        self.budget = Budget(limits)
         self.board = SlotBoard(n, device)
+        self.budget = Budget(limits, on_stop=self.board.stop)
         self.reset_queue = RequestQueue("env_reset_queue", self.board, lock=lock)
-        self.action_queue = ActionQueue(self.board, env.action_dim, env.eef_names, lock=lock)
+        checks = RequestChecks(device, env.action_dim, env.eef_names, env.gripper_dim, env.noise_dim)
+        self.action_queue = ActionQueue(self.board, checks, lock=lock)
         self.reset_queue.not_during = self.action_queue
         self.ledger = Ledger(
             self.budget, self.clock, self.counters, sink, failed_sink, on_outcome, max_errors=ERRORS_IN_A_ROW * n
@@ -85,6 +87,9 @@ class RunState:
         self.last_error: BaseException | None = None
         self.abort_error: BaseException | None = None
         self.on_stuck: Callable[[StallError], None] | None = None
+        """Called where the run cannot end in any other way; should end the process."""
+        self.over = False
+        """The run has ended, or failed: what an attempt in flight still does is of no account."""
 
     def take(self, slot: int) -> Attempt | None:
         """Give the slot the next attempt, if one is wanted now."""

@@ -32,6 +32,7 @@ class SlotBoard:
         self._waiter: asyncio.Future[None] | None = None
         self._active_ids: Tensor | None = None
         self._sitting_out: list[asyncio.Future[None]] = []
+        self._over = False
 
     def settle(self, slot: int) -> None:
         """The slot has a request in a queue."""
@@ -97,9 +98,15 @@ class SlotBoard:
                 future.set_result(None)
         return bool(released)
 
+    def stop(self) -> None:
+        """The run ends: nobody waits for a slot any more, however long it thinks."""
+        self._over = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
     async def all_settled(self) -> None:
-        """Wait until no slot thinks."""
-        while self.thinking:
+        """Wait until no slot thinks, or the run ends."""
+        while self.thinking and not self._over:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter

@@ -8,11 +8,11 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 from mimicpipe.errors import StallError
 from mimicpipe.pipeline.run_state import RunState
+from mimicpipe.pipeline.tasks import awaits
 
 _TASKS_NAMED = 12
 """Tasks listed one by one in a report; the rest are counted."""
@@ -21,7 +21,10 @@ _GRACE_S = 5.0
 
 
 class Watchdog:
-    """Calls `on_stall(StallError)` once, from its own thread, after `stall_timeout_s` without a step.
+    """Calls `on_stall(StallError)` once, from its own thread, after `stall_timeout_s` without progress.
+
+    Progress is a step, or an episode that a recorder has taken: one that is slow but lives holds the simulator up, and
+    is no stall.
 
     If the run has not ended some seconds later, the event loop itself is blocked, and nothing that runs on it can end
     it: `on_stuck`, if given, is called with the same error.
@@ -53,13 +56,16 @@ class Watchdog:
         self._thread.join()
 
     def _watch(self) -> None:
-        timeout, counters = self._run.options.stall_timeout_s, self._run.counters
-        seen = counters.batch_steps
+        timeout, seen = self._run.options.stall_timeout_s, self._progress()
         while not self._stop.wait(timeout):
-            if counters.batch_steps == seen:
+            if self._progress() == seen:
                 self._report()
                 return
-            seen = counters.batch_steps
+            seen = self._progress()
+
+    def _progress(self) -> tuple[int, int]:
+        counters = self._run.counters
+        return counters.batch_steps, counters.frames_committed
 
     def _report(self) -> None:
         error = StallError(stall_report(self._run, self._loop, self._loop_thread))
@@ -77,12 +83,14 @@ def stall_report(run: RunState, loop: asyncio.AbstractEventLoop, loop_thread: in
         f"  queues: env_reset_queue {run.reset_queue.qsize()}, env_action_queue {run.action_queue.qsize()}, "
         f"episodes waiting for earlier attempts {run.ledger.backlog}",
     ]
+    if run.ledger.committing is not None:
+        lines.append(f"  the recorder has not taken the episode of attempt {run.ledger.committing}")
     blocked = _blocking_frame(loop, loop_thread)
     if blocked:
         lines.append(f"  the event loop is blocked: {blocked}")
     tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
     waiting = [task for task in tasks if _is_suspect(run, task)]
-    lines.extend(f"  {task.get_name()}: {_awaits(task)}" for task in waiting[:_TASKS_NAMED])
+    lines.extend(f"  {task.get_name()}: {awaits(task)}" for task in waiting[:_TASKS_NAMED])
     if len(waiting) > _TASKS_NAMED:
         lines.append(f"  and {len(waiting) - _TASKS_NAMED} more tasks")
     return "\n".join(lines)
@@ -94,18 +102,6 @@ def _is_suspect(run: RunState, task: "asyncio.Task[Any]") -> bool:
     if not name.startswith("generator["):
         return True
     return run.board.is_thinking(int(name[len("generator[") : -1]))
-
-
-def _awaits(task: "asyncio.Task[Any]") -> str:
-    """Where the innermost coroutine of a task stands."""
-    coroutine: Any = task.get_coro()
-    frame: FrameType | None = None
-    while coroutine is not None and getattr(coroutine, "cr_frame", None) is not None:
-        frame = coroutine.cr_frame
-        coroutine = coroutine.cr_await
-    if frame is None:
-        return "finished"
-    return f"awaits in {frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})"
 
 
 def _blocking_frame(loop: asyncio.AbstractEventLoop, loop_thread: int) -> str | None:
