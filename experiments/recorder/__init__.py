@@ -1,0 +1,1 @@
+"""How fast the recorders make episodes durable, beside LeRobot's own writer and a bare encoder."""

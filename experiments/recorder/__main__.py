@@ -1,0 +1,64 @@
+"""Entry point: `python -m experiments.recorder [state] [video] [pipeline] [memory] [short] [sweep]`, from the root."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.harness import ROOT, describe_machine, read_json, write_text
+from experiments.recorder import cells
+from experiments.recorder.report import draw, render
+
+RESULTS = Path(__file__).parent / "results"
+FULL: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "state": lambda: cells.state(1000, 30, 3),
+    "video": lambda: cells.video(24, 3),
+    "pipeline": lambda: cells.pipeline(64, 256),
+    "memory": lambda: cells.memory(60, 100),
+    "short": lambda: cells.short(10_000),
+    "sweep": lambda: cells.sweep((1, 4, 16, 64), (1, 4, 16, 64, 256), 64),
+}
+QUICK: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "state": lambda: cells.state(6, 2, 1),
+    "video": lambda: cells.video(3, 1),
+    "pipeline": lambda: cells.pipeline(2, 2),
+    "memory": lambda: cells.memory(4, 20),
+    "short": lambda: cells.short(100),
+    "sweep": lambda: cells.sweep((1, 4), (1, 4), 4),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure the sections asked for, and write table and figure; those of other sections stay as they are."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.recorder", description="Measure the recorders.")
+    parser.add_argument("section", nargs="*", help=f"what to measure: {', '.join(FULL)} (default: all)")
+    parser.add_argument("--quick", action="store_true", help="a toy size, into outputs/: no figures to quote")
+    parser.add_argument("--out", type=Path, help="folder for the results (default: results/ beside this file)")
+    args = parser.parse_args(argv)
+    if unknown := [name for name in args.section if name not in FULL]:
+        parser.error(f"unknown section {', '.join(unknown)}; choose from {', '.join(FULL)}")
+    measures = QUICK if args.quick else FULL
+    folder = ROOT / "outputs" / "recorder" / time.strftime("%Y-%m-%d_%H-%M-%S")
+    out = args.out or (folder if args.quick else RESULTS)
+    description = describe_machine()  # before the first result makes the work tree differ from the commit
+    for section in args.section or FULL:
+        print(f"{section}: measuring", file=sys.stderr, flush=True)
+        began, load = time.perf_counter(), round(os.getloadavg()[0], 2)
+        rows = measures[section]()
+        runtime = round(time.perf_counter() - began, 1)
+        measured = {"machine": description, "load_average_before": load, "runtime_s": runtime, "rows": rows}
+        results = {**read_json(out / "recorder.json"), section: measured}
+        write_text(out / "recorder.json", json.dumps(results, indent=1) + "\n")
+        write_text(out / "recorder.md", render(results))
+        draw(results, out / "recorder.png")
+        print(f"{section}: {runtime} s", file=sys.stderr)
+    print(render(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
