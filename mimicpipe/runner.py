@@ -99,6 +99,8 @@ class Job:
         self.skipped: list[str] = []
         self.datasets: dict[str, Path] = {}
         """What this run published: the dataset ("demos") and that of failed attempts ("failed")."""
+        self.generated_s: float | None = None
+        """When the last attempt had ended, on the run's clock; None before that."""
         self.final: dict[str, float] = {}
 
     def run(self) -> str:
@@ -195,6 +197,7 @@ class Job:
         """Complete every dataset, off the loop's thread; a failure is logged where another one is on its way."""
         assert self.state is not None
         assert self.recorders is not None
+        self.generated_s = self.state.clock.wall_s
         with self.state.clock.idle_is("record"):
             for name, recorder in self.recorders.named().items():
                 try:
@@ -214,8 +217,11 @@ class Job:
         assert self.state is not None
         assert self.recorders is not None
         stats = self.recorders.demos.stats() if self.recorders.demos is not None else {}
+        wall_s = self.state.clock.wall_s
+        if self.recorders.demos is not None:
+            stats["finalize_s"] = 0.0 if self.generated_s is None else wall_s - self.generated_s
         metrics = run_metrics(self.state, stats)
-        return {**metrics, "wall_s": self.state.clock.wall_s, "env_steps": float(self.state.counters.env_steps)}
+        return {**metrics, "wall_s": wall_s, "env_steps": float(self.state.counters.env_steps)}
 
     def _published(self, name: str, suffix: str) -> dict[str, str] | None:
         if name not in self.datasets:
@@ -229,19 +235,30 @@ class Job:
         record = self.record(reason, exit_code)
         write_json(self.output_dir / "run.json", record)
         if self.trackers is not None:
-            shown = ("exit_reason", "wall_s", "counts", "rates", "stage_s", "bottleneck", "config_hash")
+            shown = (
+                "exit_reason",
+                "wall_s",
+                "counts",
+                "rates",
+                "stage_s",
+                "bottleneck",
+                "bottleneck_proof",
+                "config_hash",
+            )
             self.trackers.close({key: record[key] for key in shown}, exit_code)
         if self.state is not None:
             print_summary(record, self.output_dir)
 
     def record(self, reason: str, exit_code: int) -> dict[str, Any]:
         """The content of run.json."""
+        from mimicpipe.report.bottleneck import find_bottleneck
         from mimicpipe.report.summary import git_commit, machine, versions
 
         final, state, config = self.final, self.state, self.config
         stages = {name[5:-2]: seconds for name, seconds in final.items() if name.startswith("time/")}
         recorder = {name[9:]: value for name, value in final.items() if name.startswith("recorder/")}
         rates = {name[11:]: value for name, value in final.items() if name.startswith("throughput/")}
+        bottleneck = find_bottleneck(final)
         return {
             "exit_reason": reason,
             "exit_code": exit_code,
@@ -263,7 +280,8 @@ class Job:
             "reasons": dict(state.counters.reasons) if state else {},
             "rates": rates,
             "stage_s": stages,
-            "bottleneck": max(stages, key=lambda stage: stages[stage], default=None),
+            "bottleneck": bottleneck.stage if bottleneck else None,
+            "bottleneck_proof": bottleneck.as_dict() if bottleneck else None,
             "recorder": recorder,
             "skipped_source_demos": self.skipped,
             "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,

@@ -35,11 +35,14 @@ def run_metrics(run: RunState, recorder_stats: Mapping[str, float]) -> dict[str,
         "generation/attempts": float(budget.attempts),
         "generation/successes": float(budget.successes),
         "generation/success_rate": budget.successes / budget.attempts if budget.attempts else 0.0,
-        "queue/action_depth": float(run.action_queue.qsize()),
-        "queue/reset_depth": float(run.reset_queue.qsize()),
     }
+    for name, queue in (("action", run.action_queue), ("reset", run.reset_queue)):
+        metrics[f"queue/{name}_depth"] = float(queue.qsize())
+        metrics[f"queue/{name}_peak"] = float(queue.meter.peak)
+        metrics[f"queue/{name}_wait_s"] = queue.meter.wait_s
     metrics |= {f"recorder/{name}": float(value) for name, value in recorder_stats.items()}
     metrics |= {f"time/{stage}_s": seconds for stage, seconds in run.clock.seconds().items()}
+    metrics |= {f"critical/{stage}_s": seconds for stage, seconds in run.clock.critical().items()}
     metrics["system/rss_mb"] = rss_mb()
     metrics["system/gpu_mem_mb"] = gpu_mem_mb(run.env.device)
     return metrics

@@ -1,16 +1,21 @@
-"""Where a run's wall time goes, and its counters.
+"""Where a run's wall time goes, how its queues fill, and its counters.
 
 The loop is one thread, so a single clock that is always in exactly one stage accounts for all of it: the stage times
 add up to the wall time by construction. Time in which the event loop slept in its selector is `wait`.
+
+What the loop does while the simulator steps in the background may cost nothing: `StageClock.critical` charges it to
+`step` where the loop had to wait for the simulator afterwards, because without it the loop would have waited longer.
 """
 
 import selectors
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 STAGES = ("plan", "reset", "step", "observe", "render", "record", "wait")
+HANDED_OVER_S = 2e-4
+"""To take over the result of a step that has ended takes less than this; a longer wait was for the simulator."""
 
 
 class IdleTimingSelector(selectors.DefaultSelector):
@@ -31,30 +36,50 @@ class IdleTimingSelector(selectors.DefaultSelector):
             self.idle_s += time.perf_counter() - start
 
 
+class _NeverIdle:
+    idle_s = 0.0
+
+
 class StageClock:
     """Splits wall time among `STAGES`; starts in "plan"."""
 
     def __init__(self, selector: IdleTimingSelector | None = None) -> None:
         self.started = time.perf_counter()
-        self._selector = selector
+        self._selector = selector or _NeverIdle()
         self._seconds = dict.fromkeys(STAGES, 0.0)
+        self._behind_step = dict.fromkeys(STAGES, 0.0)
         self._stage = "plan"
         self._since = self.started
-        self._idle_seen = selector.idle_s if selector is not None else 0.0
+        self._idle_seen = self._selector.idle_s
         self._idle_stage = "wait"
 
     def switch(self, stage: str) -> str:
         """Charge the time since the last switch to the stage that ends; returns that stage."""
         now = time.perf_counter()
         elapsed = now - self._since
-        if self._selector is not None:
-            idle, self._idle_seen = self._selector.idle_s - self._idle_seen, self._selector.idle_s
+        idle_s = self._selector.idle_s
+        if idle_s != self._idle_seen:
+            idle, self._idle_seen = idle_s - self._idle_seen, idle_s
             self._seconds[self._idle_stage] += idle
             elapsed -= idle
-        self._seconds[self._stage] += elapsed
         self._since = now
         ended, self._stage = self._stage, stage
+        self._seconds[ended] += elapsed
         return ended
+
+    def background(self, end: Callable[[], None]) -> Callable[[], None]:
+        """Watch a step that has begun in the background; `end` waits for it. Call what is returned instead, once."""
+        before = self.seconds()
+
+        def end_watched() -> None:
+            during = self.seconds()
+            began = time.perf_counter()
+            end()
+            if time.perf_counter() - began > HANDED_OVER_S:
+                for stage in STAGES:
+                    self._behind_step[stage] += during[stage] - before[stage]
+
+        return end_watched
 
     @contextmanager
     def idle_is(self, stage: str) -> Generator[None]:
@@ -76,6 +101,16 @@ class StageClock:
         self.switch(self._stage)
         return dict(self._seconds)
 
+    def critical(self) -> dict[str, float]:
+        """Seconds for which each stage held the run up; they add up to the wall time, too.
+
+        As `seconds`, but what the loop did behind a step that it then waited for counts for `step`.
+        """
+        behind = self._behind_step
+        held = {stage: seconds - behind[stage] for stage, seconds in self.seconds().items()}
+        held["step"] += sum(behind.values())
+        return held
+
     @property
     def wall_s(self) -> float:
         """Seconds since the clock was made."""
@@ -96,6 +131,35 @@ class _InStage:
 
     def __exit__(self, *_: object) -> None:
         self._clock.switch(self._before)
+
+
+class QueueMeter:
+    """How full a queue is, over time; told of every change of its depth.
+
+    Attributes:
+        depth: what waits now.
+        peak: the most that ever did.
+    """
+
+    __slots__ = ("_item_seconds", "_since", "depth", "peak")
+
+    def __init__(self) -> None:
+        self.depth = self.peak = 0
+        self._item_seconds = 0.0
+        self._since = time.perf_counter()
+
+    def change(self, depth: int) -> None:
+        """So many wait from now on."""
+        now = time.perf_counter()
+        self._item_seconds += self.depth * (now - self._since)
+        self._since, self.depth = now, depth
+        if depth > self.peak:
+            self.peak = depth
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds waited, summed over all items, up to now: the integral of the depth (Little 1961, L = lambda W)."""
+        return self._item_seconds + self.depth * (time.perf_counter() - self._since)
 
 
 @dataclass(slots=True)

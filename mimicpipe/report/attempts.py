@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,13 @@ from mimicpipe.pipeline.episode import Episode, Outcome
 Row = dict[str, Any]
 """Fields of an `Outcome`."""
 
+_FIELDS = tuple(field.name for field in fields(Outcome))
+
 
 class AttemptsLog:
     """Writes the rows as they become certain; when closed, the file is in attempt order.
+
+    No row is kept in memory, so a long run's does not grow.
 
     Args:
         path: the file, which is written anew.
@@ -24,9 +28,11 @@ class AttemptsLog:
     def __init__(self, path: Path, kept: Sequence[Row] = ()) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._rows = {int(row["attempt"]): row for row in kept}
+        self._in_order = True
+        self._latest = -1
         if kept:
-            write_attempts(path, self._rows)
+            write_attempts(path, {int(row["attempt"]): row for row in kept})
+            self._latest = int(kept[-1]["attempt"])
         self._file = path.open("a" if kept else "w", encoding="utf-8")
 
     def settled(self, outcome: Outcome) -> None:
@@ -40,10 +46,10 @@ class AttemptsLog:
         self._write(episode.outcome)
 
     def _write(self, outcome: Outcome) -> None:
-        row = asdict(outcome)
-        text = json.dumps(row)
+        text = json.dumps({name: getattr(outcome, name) for name in _FIELDS})
         with self._lock:
-            self._rows[outcome.attempt] = row
+            self._in_order &= outcome.attempt > self._latest
+            self._latest = outcome.attempt
             self._file.write(text + "\n")
             self._file.flush()
 
@@ -51,8 +57,24 @@ class AttemptsLog:
         """Put the rows in order."""
         with self._lock:
             self._file.close()
-            if list(self._rows) != sorted(self._rows):
-                write_attempts(self.path, self._rows)
+            if not self._in_order:
+                _sort_attempts(self.path)
+                self._in_order = True
+
+
+def _sort_attempts(path: Path) -> None:
+    """Put a file's rows in attempt order, in one step; the last of those with the same number counts."""
+    partial = path.with_suffix(".partial")
+    with path.open("rb") as rows, partial.open("wb") as ordered:
+        offsets: dict[int, int] = {}
+        at = 0
+        for line in rows:
+            offsets[json.loads(line)["attempt"]] = at
+            at += len(line)
+        for attempt in sorted(offsets):
+            rows.seek(offsets[attempt])
+            ordered.write(rows.readline())
+    partial.replace(path)
 
 
 def write_attempts(path: Path, rows: Mapping[int, Row]) -> None:

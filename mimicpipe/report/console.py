@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from mimicpipe.report.bottleneck import find_bottleneck
 from mimicpipe.report.format import count, duration, megabytes, percent
 
 PLAIN_EVERY_S = 5.0
@@ -128,10 +129,9 @@ def stage_shares(snapshot: Snapshot) -> dict[str, float]:
 
 
 def bottleneck(snapshot: Snapshot) -> str:
-    """The stage that takes the most time, with its share; empty before anything was timed."""
-    for stage, share in stage_shares(snapshot).items():
-        return f"bottleneck {stage} ({percent(share)})"
-    return ""
+    """The stage that holds the run up most, with its share; empty before anything was timed."""
+    found = find_bottleneck(snapshot)
+    return f"bottleneck {found.stage} ({percent(found.share)})" if found else ""
 
 
 def _queues(snapshot: Snapshot) -> list[str]:

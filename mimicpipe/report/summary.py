@@ -131,7 +131,8 @@ def _rows(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     shares = stage_shares({f"time/{stage}_s": seconds for stage, seconds in run["stage_s"].items()})
     if shares:
         rows.append(("time", ", ".join(f"{stage} {percent(share)}" for stage, share in shares.items())))
-        rows.append(("bottleneck", str(run["bottleneck"])))
+        proof = run.get("bottleneck_proof")
+        rows.append(("bottleneck", f"{run['bottleneck']}: {proof['proof']}" if proof else str(run["bottleneck"])))
     if "queue_peak" in recorder:
         limit = f" of {count(recorder['queue_maxsize'])}" if recorder.get("queue_maxsize") else ""
         held = (
