@@ -1,6 +1,7 @@
 """The metrics of a run under the names that dashboards depend on (DESIGN §5)."""
 
 import os
+import time
 from collections.abc import Mapping
 
 import torch
@@ -43,6 +44,7 @@ def run_metrics(run: RunState, recorder_stats: Mapping[str, float]) -> dict[str,
     metrics |= {f"recorder/{name}": float(value) for name, value in recorder_stats.items()}
     metrics |= {f"time/{stage}_s": seconds for stage, seconds in run.clock.seconds().items()}
     metrics |= {f"critical/{stage}_s": seconds for stage, seconds in run.clock.critical().items()}
+    metrics["system/cpu_s"] = time.process_time()
     metrics["system/rss_mb"] = rss_mb()
     metrics["system/gpu_mem_mb"] = gpu_mem_mb(run.env.device)
     return metrics

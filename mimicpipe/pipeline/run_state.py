@@ -21,7 +21,7 @@ from mimicpipe.pipeline.telemetry import Counters, IdleTimingSelector, StageCloc
 from mimicpipe.rng import attempt_seeds
 
 _SEED_BLOCK = 1024
-"""Attempt seeds are drawn this many at a time: one at a time, numpy's overhead would dominate."""
+"""Attempt seeds are drawn this many at a time: one at a time, numpy's overhead would dominate. One block is kept."""
 
 SuccessTerm = Callable[[SimEnv], Tensor]
 
@@ -84,6 +84,7 @@ class RunState:
         self.ever = torch.zeros(n, dtype=torch.bool, device=device)
         self._read_status()
         self._seeds: list[int] = []
+        self._seeds_from = -1
         self.last_error: BaseException | None = None
         self.abort_error: BaseException | None = None
         self.on_stuck: Callable[[StallError], None] | None = None
@@ -103,10 +104,11 @@ class RunState:
         return attempt
 
     def _seed(self, index: int) -> int:
-        while index >= len(self._seeds):
-            block = range(len(self._seeds), len(self._seeds) + _SEED_BLOCK)
-            self._seeds.extend(attempt_seeds(self.options.seed, block).tolist())
-        return self._seeds[index]
+        begin = index - index % _SEED_BLOCK
+        if begin != self._seeds_from:
+            self._seeds_from = begin
+            self._seeds = attempt_seeds(self.options.seed, range(begin, begin + _SEED_BLOCK)).tolist()
+        return self._seeds[index - begin]
 
     def length(self, slot: int) -> int:
         """Control steps of the slot's current episode."""
