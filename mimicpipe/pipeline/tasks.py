@@ -66,12 +66,17 @@ def _close(task: "asyncio.Task[Any]") -> None:
 
 
 def awaits(task: "asyncio.Task[Any]") -> str:
-    """Where the innermost coroutine of a task stands."""
+    """Where a task stands: its innermost coroutine, and the generator's, if that is another."""
     coroutine: Any = task.get_coro()
-    frame: FrameType | None = None
+    frames: list[FrameType] = []
     while coroutine is not None and getattr(coroutine, "cr_frame", None) is not None:
-        frame = coroutine.cr_frame
+        frames.append(coroutine.cr_frame)
         coroutine = coroutine.cr_await
-    if frame is None:
+    if not frames:
         return "has finished"
-    return f"awaits in {frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})"
+    by = f", called by {_place(frames[1])}" if len(frames) > 2 else ""  # frames[0] is ours, and calls the generator
+    return f"awaits in {_place(frames[-1])}{by}"
+
+
+def _place(frame: FrameType) -> str:
+    return f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})"
