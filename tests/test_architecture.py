@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mimicpipe"
 
 LAYERS = (
-    {"errors", "rng", "poses", "schema", "config"},
+    {"errors", "compiled", "rng", "poses", "schema", "config"},
     {"pipeline"},
     {"datagen"},
     {"recorders", "pools", "envs"},
