@@ -10,7 +10,7 @@ from mimicpipe.recorders.staged_storage import StagedStorage
 
 
 class SlowDiskRecorder(AsyncLeRobotRecorder):
-    """An episode is durable, and its place in the queue free, only once the disk would have taken it.
+    """Episodes are durable, and the writer takes more from the queue, only once the disk would have taken them.
 
     Args:
         mb_per_s: speed of the disk, 1e6 column bytes per second.
