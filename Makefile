@@ -7,10 +7,12 @@ PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 # The peer that experiments/throughput compares with lives in an environment of its own: it brings 110 packages.
 PEER  := .venv-isaaclab
+# The W&B-compatible server that tests talk to, likewise; its licence (CC BY-NC 4.0) is not for commercial use.
+WANDB_SERVER := .venv-openwandb
 JOBS  ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow isaaclab test-isaaclab check format lock clean
+.PHONY: help setup run test test-slow isaaclab test-isaaclab openwandb test-wandb check format lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -32,6 +34,11 @@ isaaclab: $(PEER)/.installed ## create .venv-isaaclab/, with Isaac Lab Mimic to 
 test-isaaclab: $(PEER)/.installed ## the tests against Isaac Lab Mimic
 	OMP_NUM_THREADS=1 $(PEER)/bin/python -m pytest -q -m isaaclab $(ARGS)
 
+openwandb: $(WANDB_SERVER)/.installed ## create .venv-openwandb/, with a W&B-compatible server for the tests (60 MB)
+
+test-wandb: $(WANDB_SERVER)/.installed ## the tests of tracker=wandb against a server
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -m slow tests/trackers $(ARGS)
+
 check: $(STAMP) ## ruff and ty
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -49,8 +56,8 @@ lock: $(STAMP) ## write requirements.lock anew (needs uv, which setup installs)
 	  --python-version 3.12 --python-platform x86_64-manylinux_2_35 \
 	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet --output-file requirements-isaaclab.lock
 
-clean: ## remove .venv/, .venv-isaaclab/ and caches; outputs/ stays
-	rm -rf $(VENV) $(PEER) *.egg-info .pytest_cache .ruff_cache .hypothesis
+clean: ## remove .venv/, .venv-isaaclab/, .venv-openwandb/ and caches; outputs/ stays
+	rm -rf $(VENV) $(PEER) $(WANDB_SERVER) *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A candidate must run and be 3.12: pyenv's shim `python3.12` is on PATH even when it refuses to start.
@@ -90,4 +97,10 @@ $(PEER)/.installed: requirements-isaaclab.lock pyproject.toml | $(STAMP)
 	echo "Installing requirements-isaaclab.lock into $(PEER)"; \
 	$$install --quiet --requirement requirements-isaaclab.lock; \
 	$$install --quiet --no-deps --no-build-isolation --editable .; \
+	touch $@
+
+$(WANDB_SERVER)/.installed: | $(STAMP)
+	@set -eu; \
+	$(PY) -m venv --clear $(WANDB_SERVER); \
+	$(WANDB_SERVER)/bin/python -m pip install --quiet --disable-pip-version-check openwandb==0.5.25; \
 	touch $@

@@ -1,5 +1,6 @@
 """Weights & Biases; offline unless asked otherwise. Needs no login and prints nothing of its own."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from mimicpipe.trackers.base import Tracker
 
 INIT_TIMEOUT_S = 30.0
-FINISH_TIMEOUT_S = 60.0
+FINISH_TIMEOUT_S = 30.0
 """A server that does not answer holds a run up for at most this long; what was not sent stays in the run's folder."""
 
 
@@ -43,6 +44,7 @@ class WandbTracker(Tracker):
             console="off",
             init_timeout=INIT_TIMEOUT_S,
             finish_timeout=FINISH_TIMEOUT_S,
+            finish_timeout_raises=True,
             disable_code=True,
         )
         wandb.setup(settings=settings)
@@ -70,8 +72,19 @@ class WandbTracker(Tracker):
         self._run.log({**metrics, "env_steps": env_steps, "wall_s": wall_s})
 
     def close(self, summary: Mapping[str, Any], exit_code: int) -> None:
-        """Write the summary and finish the run, waiting for the server for at most `FINISH_TIMEOUT_S`."""
+        """Write the summary and finish the run, waiting for the server for at most `FINISH_TIMEOUT_S`.
+
+        Raises:
+            TimeoutError: the server has not taken everything; says how to send it later.
+        """
+        folder = Path(self._run.dir).parent
         try:
             self._run.summary.update(dict(summary))
         finally:
-            self._run.finish(exit_code=exit_code)
+            try:
+                self._run.finish(exit_code=exit_code)
+            except TimeoutError:
+                raise TimeoutError(
+                    f"the W&B server has not answered for {FINISH_TIMEOUT_S:g} s, and lacks the end of this run; "
+                    f"`wandb sync {shlex.quote(str(folder))}` sends it later"
+                ) from None
