@@ -19,6 +19,7 @@ try:
     from mimicpipe.errors import ConfigError
     from mimicpipe.resume import with_resumed_arguments
     from mimicpipe.runner import JobFailedError, run_job
+    from mimicpipe.signals import leave
 except KeyboardInterrupt:
     sys.exit(130)  # these imports take a second, in which Ctrl-C is no reason for a traceback
 
@@ -49,4 +50,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        code = main()
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    leave(code)

@@ -26,7 +26,6 @@ from mimicpipe.preflight import FAILED_SUFFIX, NULL_RECORDER, check_dataset_root
 from mimicpipe.recorders.base import Recorder
 from mimicpipe.resume import Settled
 from mimicpipe.schema import suggest
-from mimicpipe.signals import end_stuck_process
 from mimicpipe.trackers.base import Tracker
 from mimicpipe.trackers.composite import CompositeTracker
 from mimicpipe.trackers.jsonl import JsonlTracker
@@ -204,7 +203,7 @@ def build_run_state(
     selector: IdleTimingSelector,
 ) -> RunState:
     """The run's queues, budget and counters; its clock starts now."""
-    state = RunState(
+    return RunState(
         env,
         BudgetLimits(config.num_demos, config.max_attempts, config.max_failures),
         RunOptions(
@@ -220,8 +219,6 @@ def build_run_state(
         lock=pool.asyncio_lock if isinstance(pool.asyncio_lock, PoolLock) else None,
         selector=selector,
     )
-    state.on_stuck = end_stuck_process
-    return state
 
 
 def build_trackers(config: RunConfig, output_dir: Path) -> CompositeTracker:

@@ -83,7 +83,11 @@ def _parse(argv: Sequence[str]) -> Namespace:
 
     cast(Any, parser).error = fail
     assert isinstance(parser, ArgumentParser)
-    return parser.parse_args(list(argv))
+    args = parser.parse_args(list(argv))
+    modes = [f"--{name}" for name in ("run", "multirun", "cfg", "info", "shell_completion") if getattr(args, name)]
+    if len(modes) > 1:
+        fail(f"{' and '.join(modes)}: give one of them".replace("_", "-"))
+    return args
 
 
 @contextmanager

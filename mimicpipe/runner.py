@@ -5,8 +5,10 @@ import datetime
 import logging
 import resource
 import sys
+import threading
 import time
 import traceback
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +18,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from mimicpipe.config import GROUPS, RunConfig, check
-from mimicpipe.errors import ConfigError, MimicpipeError, RecorderError
+from mimicpipe.errors import ConfigError, MimicpipeError, RecorderError, StallError
 from mimicpipe.preflight import FAILED_SUFFIX, check_machine
 from mimicpipe.report.format import near
-from mimicpipe.signals import EXIT_CODES, sigterm_as_exit, stop_on_signal
+from mimicpipe.signals import EXIT_CODES, leave_at_once, noted_signals, stop_on_signal
 
 if TYPE_CHECKING:  # heavy: imported once the config is known to be good
     from mimicpipe.build import Recorders
@@ -45,34 +47,36 @@ def run_job(cfg: DictConfig) -> None:
         JobFailedError: it failed in a sweep, which goes on with its other jobs.
         SystemExit: it failed alone, or a signal ended it, and a sweep with it.
     """
-    with sigterm_as_exit():
+    with noted_signals() as seen:
         context = HydraConfig.get()
-        job = Job(check(cfg), Path(context.runtime.output_dir), dict(context.runtime.choices))
+        job = Job(check(cfg), Path(context.runtime.output_dir), dict(context.runtime.choices), seen)
         try:
             check_machine(job.config)
             reason = job.run()
             exit_code = EXIT_CODES.get(reason, 0)
         except (KeyboardInterrupt, SystemExit) as error:
-            reason, exit_code = _ending(error)
+            reason, exit_code = _ending(error, seen)
         except MimicpipeError as error:
             print(f"error: {error}", file=sys.stderr)
             reason, exit_code = f"{type(error).__name__}: {error}", 2 if isinstance(error, ConfigError) else 1
         except Exception as error:  # noqa: BLE001 - printed in full, and the exit code says it
             traceback.print_exception(error)
             reason, exit_code = f"{type(error).__name__}: {error}", 1
+        if seen and exit_code == 0:
+            reason, exit_code = seen[0], EXIT_CODES[seen[0]]  # it came when all the demos were there
         job.report(reason, exit_code)
-    if exit_code in EXIT_CODES.values() or (exit_code and context.mode == RunMode.RUN):
+    if seen or exit_code in EXIT_CODES.values() or (exit_code and context.mode == RunMode.RUN):
         raise SystemExit(exit_code)  # alone, too: Hydra would add a line of its own to another exception
     if exit_code:
         raise JobFailedError(exit_code)
 
 
-def _ending(error: KeyboardInterrupt | SystemExit) -> tuple[str, int]:
+def _ending(error: KeyboardInterrupt | SystemExit, seen: Sequence[str]) -> tuple[str, int]:
     """(exit reason, exit code) of a job that left by a signal, or because something in it called `sys.exit`."""
-    if isinstance(error, SystemExit) and error.code != EXIT_CODES["SIGTERM"]:  # `sigterm_as_exit` gives that code
+    if isinstance(error, SystemExit) and not seen:
         traceback.print_exception(error)
         return f"SystemExit: {error.code}", 1
-    reason = "SIGINT" if isinstance(error, KeyboardInterrupt) else "SIGTERM"
+    reason = seen[0] if seen else "SIGINT"
     print(f"ended by {reason}", file=sys.stderr)
     return reason, EXIT_CODES[reason]
 
@@ -84,12 +88,14 @@ class Job:
         config: the checked config.
         output_dir: Hydra's output folder.
         choices: the option chosen in each group.
+        seen: names of the signals that have come.
     """
 
-    def __init__(self, config: RunConfig, output_dir: Path, choices: dict[str, str]) -> None:
+    def __init__(self, config: RunConfig, output_dir: Path, choices: dict[str, str], seen: list[str]) -> None:
         self.config = config
         self.output_dir = output_dir
         self.choices = choices
+        self.seen = seen
         self.started = datetime.datetime.now(datetime.UTC)
         self.began_s = time.perf_counter()
         self.setup_s = 0.0
@@ -163,6 +169,7 @@ class Job:
     async def _drive(self, generator: Any, pool: Any) -> str:
         """Generate with the live view, then finalize the recorders, whatever happened."""
         from mimicpipe.pipeline.generation import generate
+        from mimicpipe.recorders.finalizing import PatientExecutor
         from mimicpipe.report.console import ProgressView
         from mimicpipe.report.sampler import Sampler
 
@@ -178,7 +185,9 @@ class Job:
             sampler.phase = f"{reason}: ending; once more aborts"
             state.budget.stop(reason)
 
-        with view, stop_on_signal(loop, stop, leave=lambda: view.__exit__()):
+        loop.set_default_executor(PatientExecutor())
+        state.on_stuck = self._end_stuck
+        with view, stop_on_signal(loop, stop, lambda: view.__exit__(), self.seen):
             sampling = asyncio.create_task(sampler.run(), name="sampler")
             try:
                 reason = await generate(state, generator, info_pool=pool)
@@ -195,13 +204,15 @@ class Job:
 
     async def _finalize(self, *, raising: bool) -> None:
         """Complete every dataset, off the loop's thread; a failure is logged where another one is on its way."""
+        from mimicpipe.recorders.finalizing import finalize
+
         assert self.state is not None
         assert self.recorders is not None
         self.generated_s = self.state.clock.wall_s
         with self.state.clock.idle_is("record"):
             for name, recorder in self.recorders.named().items():
                 try:
-                    path = await asyncio.to_thread(recorder.finalize)
+                    path = await finalize(recorder, self.config.stall_timeout_s)
                     if path is not None:
                         self.datasets[name] = path
                 except Exception as error:
@@ -210,6 +221,28 @@ class Job:
                     if raising:
                         raise
                     _log.error("finalizing the dataset failed, too: %s", error)
+
+    def _end_stuck(self, error: StallError) -> None:
+        """The event loop cannot end the run: complete dataset and report from this thread, and end the process."""
+        print(f"error: {error}\nnothing can end it, so the process ends here", file=sys.stderr, flush=True)
+        reason = f"{type(error).__name__}: {error}"
+
+        def complete() -> None:
+            assert self.recorders is not None
+            for name, recorder in self.recorders.named().items():
+                path = recorder.finalize()
+                if path is not None:
+                    self.datasets[name] = path
+
+        def report() -> None:
+            self.final = self._snapshot()
+            self.report(reason, 1)
+
+        for work in (complete, report):
+            thread = threading.Thread(target=work, name=f"mimicpipe-{work.__name__}", daemon=True)
+            thread.start()
+            thread.join(self.config.stall_timeout_s)
+        leave_at_once(1)
 
     def _snapshot(self) -> dict[str, float]:
         from mimicpipe.pipeline.metrics import run_metrics

@@ -164,7 +164,7 @@ def test_a_simulator_that_hangs_is_named(env_class, monkeypatch):
             return super().success()
 
     env, stuck = Hangs(3), []
-    run = Run(env, PlanGenerator(env), stall_timeout_s=0.3)
+    run = Run(env, PlanGenerator(env), stall_timeout_s=0.5)
 
     def on_stuck(error):
         stuck.append(str(error))

@@ -1,0 +1,95 @@
+"""Parts of a run that misbehave."""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+import torch
+from own_pool import StraightPickPool
+
+from mimicpipe.recorders.base import Recorder
+
+
+class FaultyRecorder(Recorder):
+    """Keeps episodes in memory, has room for one a `commit_s`, and may hang.
+
+    Args:
+        hangs: "commit" or "finalize"; None: it doesn't.
+        commit_s: what a commit takes, seconds.
+        finalize_s: what finalizing takes, seconds; the file `finalizing` says that it has begun.
+    """
+
+    def __init__(self, hangs: str | None = None, commit_s: float = 0.0, finalize_s: float = 0.0) -> None:
+        self.hangs = hangs
+        self.commit_s = commit_s
+        self.finalize_s = finalize_s
+        self.episodes: list = []
+
+    def try_commit(self, episode):
+        return False
+
+    def commit(self, episode):
+        if self.hangs == "commit" and self.episodes:
+            time.sleep(3600)
+        time.sleep(self.commit_s)
+        self.episodes.append(episode)
+        if self.on_durable is not None:
+            self.on_durable(episode, len(self.episodes) - 1)
+
+    def finalize(self):
+        Path("finalizing").touch()
+        if self.hangs == "finalize":
+            time.sleep(3600)
+        time.sleep(self.finalize_s)
+
+
+class SlowPool(StraightPickPool):
+    """Takes its time to load; the file `loading` says that it has begun."""
+
+    def load(self, env, subtask_configs):
+        Path("loading").touch()
+        time.sleep(20)
+        return super().load(env, subtask_configs)
+
+
+class LeavingAsIfBySigterm:
+    """A generator that ends the program with SIGTERM's exit code."""
+
+    async def generate(self, env_id, **_):
+        raise SystemExit(143)
+
+
+class StubbornGenerator:
+    """Acts for ever and swallows whatever is to end it.
+
+    Args:
+        swallows: "cancellation", "everything", or "in a thread": it does not swallow, but its thread hangs.
+    """
+
+    def __init__(self, swallows: str) -> None:
+        self.swallows = swallows
+
+    async def generate(self, env_id, env_reset_queue, env_action_queue, **_):
+        await env_reset_queue.put(env_id)
+        await env_reset_queue.join()
+        while True:
+            try:
+                if self.swallows == "in a thread" and env_id == 1:
+                    await asyncio.to_thread(time.sleep, 3600)
+                await env_action_queue.put((env_id, torch.zeros(7)))
+                await env_action_queue.join()
+            except asyncio.CancelledError:
+                if self.swallows == "in a thread":
+                    raise
+            except BaseException:
+                if self.swallows != "everything":
+                    raise
+
+
+class BlockingGenerator:
+    """Blocks the event loop for ever."""
+
+    async def generate(self, env_id, **_):
+        print("blocking", file=sys.stderr, flush=True)
+        time.sleep(3600)

@@ -1,0 +1,188 @@
+"""Whole runs with something wrong in them: each ends in time, with run.json and the right exit code."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from in_process import run_main
+
+ROOT = Path(__file__).parents[1]
+OWN = ROOT / "tests" / "cli"
+COMMAND = [sys.executable, str(ROOT / "run.py")]
+QUICK = [
+    "--config-dir", str(OWN / "own_conf"), "env=kinematic", "recorder=none", "tracker=none", "pool=straight",
+    "allowed_targets=[own_pool,own_faults]", "env.num_envs=2",
+]  # fmt: skip
+RECORDER = ["recorder._target_=own_faults.FaultyRecorder"]
+LIMIT_S = 50
+
+pytestmark = pytest.mark.timeout(90)
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(OWN), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@contextmanager
+def running(*arguments: str, sweep: bool = False):
+    """`run.py` as a process: (process)."""
+    command = [*COMMAND, *(["-m"] if sweep else []), *QUICK, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_for(process: subprocess.Popen, there: Callable[[], object]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not there():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def in_process(monkeypatch, capfd):
+    """Run in this process: (arguments) -> (exit code, stdout, stderr)."""
+    monkeypatch.syspath_prepend(OWN)
+
+    def call(*arguments: str, flags: tuple[str, ...] = ()) -> tuple[int, str, str]:
+        try:
+            code = run_main([*flags, *QUICK, *arguments], Path.cwd())
+        except SystemExit as leaving:
+            code = int(leaving.code or 0)
+        return code, *capfd.readouterr()
+
+    return call
+
+
+def records() -> list[dict]:
+    """run.json of each job that there was."""
+    return [json.loads(path.read_text()) for path in sorted(Path.cwd().glob("*/*/**/run.json"))]
+
+
+def jobs() -> list[str]:
+    """Output folders of a sweep's jobs."""
+    return sorted(path.name for path in Path.cwd().glob("multirun/*/*/*") if path.is_dir())
+
+
+def settled() -> bool:
+    return any(path.stat().st_size for path in Path.cwd().glob("*/*/**/attempts.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "when"),
+    [
+        (signal.SIGINT, 130, "at the start"),
+        (signal.SIGTERM, 143, "at the start"),
+        (signal.SIGINT, 130, "while it finalizes"),
+    ],
+)
+def test_a_signal_ends_a_sweep_whenever_it_comes(number, code, when):
+    if when == "at the start":
+        arguments, there = ["pool._target_=own_faults.SlowPool"], Path("loading").exists
+    else:
+        arguments, there = [*RECORDER, "+recorder.finalize_s=1.0", "num_demos=2"], Path("finalizing").exists
+    with running(*arguments, "seed=1,2", sweep=True) as process:
+        wait_for(process, there)
+        sent = time.monotonic()
+        process.send_signal(number)
+        _, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == code, err
+    assert time.monotonic() - sent < 20
+    assert "Traceback" not in err
+    assert jobs() == ["0"], "the next job must not start"
+    (record,) = records()
+    assert (record["exit_reason"], record["exit_code"]) == (number.name, code)
+    assert record["counts"]["successes"] == (0 if when == "at the start" else 2)
+
+
+def test_a_second_signal_ends_the_process_at_once():
+    with running(*RECORDER, "+recorder.finalize_s=60", "num_demos=1000000", "seed=1,2", sweep=True) as process:
+        wait_for(process, settled)
+        process.send_signal(signal.SIGINT)
+        wait_for(process, Path("finalizing").exists)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    assert process.returncode == -signal.SIGINT
+    assert jobs() == ["0"]
+    assert settled()
+
+
+def test_a_signal_need_not_wait_for_a_generator_that_hangs_in_a_thread():
+    arguments = ["+generator.swallows=in a thread", "generator._target_=own_faults.StubbornGenerator"]
+    with running(*arguments, "task.max_episode_steps=20", "env.num_envs=1", "num_demos=1000000") as process:
+        wait_for(process, settled)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+    assert process.returncode == 143
+    (record,) = records()
+    assert record["exit_reason"] == "SIGTERM"
+
+
+def test_a_recorder_that_hangs_fails_the_job_and_the_sweep_goes_on():
+    arguments = [*RECORDER, "+recorder.hangs=commit,null", "num_demos=3", "stall_timeout_s=1"]
+    with running(*arguments, sweep=True) as process:
+        _, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 1, err
+    bad, good = records()
+    assert bad["exit_reason"].startswith("StallError: ")
+    assert (bad["exit_code"], good["exit_code"], good["exit_reason"]) == (1, 0, "num_demos")
+    assert "has not taken the episode of attempt 1" in bad["exit_reason"]
+    assert "threads that do not answer: mimicpipe-worker" in err
+
+
+def test_a_slow_recorder_is_no_stall_and_no_row_is_missing(in_process):
+    arguments = [*RECORDER, "+recorder.commit_s=0.4", "+recorder.finalize_s=0.5", "num_demos=8", "stall_timeout_s=1.2"]
+    code, _, err = in_process(*arguments, "env.num_envs=8")
+    assert code == 0, err
+    (record,) = records()
+    assert (record["exit_reason"], record["counts"]["episodes"]) == ("num_demos", 8)
+    assert record["wall_s"] > 8 * 0.4
+    rows = [json.loads(line) for line in next(Path.cwd().glob("*/*/**/attempts.jsonl")).read_text().splitlines()]
+    assert [row["episode_index"] for row in rows if row["success"]] == list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["generator._target_=own_faults.BlockingGenerator"], "the event loop is blocked: task generator[0] runs "),
+        (
+            ["generator._target_=own_faults.StubbornGenerator", "+generator.swallows=everything", "max_attempts=1"],
+            "cannot be ended, it swallows everything",
+        ),
+    ],
+)  # fmt: skip
+def test_a_generator_that_nothing_can_end_ends_the_process_with_run_json(arguments, said):
+    with running(*arguments, "stall_timeout_s=1", "num_demos=1") as process:
+        _, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 1
+    (record,) = records()
+    assert said in err
+    assert (record["exit_code"], record["exit_reason"].partition(":")[0]) == (1, "StallError")
+    assert said in record["exit_reason"]
+
+
+def test_an_exit_code_of_its_own_is_no_signal(in_process):
+    code, _, err = in_process("generator._target_=own_faults.LeavingAsIfBySigterm", "num_demos=1")
+    (record,) = records()
+    assert (code, record["exit_code"], record["exit_reason"]) == (1, 1, "SystemExit: 143")
+    assert "SIGTERM" not in err
+
+
+def test_showing_the_config_of_a_sweep_is_refused_in_one_line(in_process):
+    code, out, err = in_process(flags=("-m", "--cfg", "job"))
+    assert code == 2
+    assert (out, err) == ("", "error: --multirun and --cfg: give one of them; see --help and --hydra-help\n")
+    assert list(Path.cwd().iterdir()) == []
