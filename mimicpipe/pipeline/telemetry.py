@@ -52,6 +52,7 @@ class StageClock:
         self._since = self.started
         self._idle_seen = self._selector.idle_s
         self._idle_stage = "wait"
+        self._blocks = {stage: _InStage(self, stage) for stage in STAGES}
 
     def switch(self, stage: str) -> str:
         """Charge the time since the last switch to the stage that ends; returns that stage."""
@@ -94,7 +95,7 @@ class StageClock:
 
     def stage(self, stage: str) -> "_InStage":
         """A context that charges its block to `stage`, and goes back to the stage before."""
-        return _InStage(self, stage)
+        return self._blocks[stage]
 
     def seconds(self) -> dict[str, float]:
         """Seconds per stage up to now."""
@@ -118,19 +119,20 @@ class StageClock:
 
 
 class _InStage:
-    """Entered many times a step, so a class of its own: a generator's context costs as much as what it measures."""
+    """The blocks of one stage; entered many times a step, so made once, and a class of its own."""
 
-    __slots__ = ("_before", "_clock", "_stage")
+    __slots__ = ("_before", "_stage", "_switch")
 
     def __init__(self, clock: StageClock, stage: str) -> None:
-        self._clock = clock
+        self._switch = clock.switch
         self._stage = stage
+        self._before: list[str] = []  # blocks may lie within each other
 
     def __enter__(self) -> None:
-        self._before = self._clock.switch(self._stage)
+        self._before.append(self._switch(self._stage))
 
     def __exit__(self, *_: object) -> None:
-        self._clock.switch(self._before)
+        self._switch(self._before.pop())
 
 
 class QueueMeter:
