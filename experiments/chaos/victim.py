@@ -14,15 +14,14 @@ from mimicpipe.recorders.staging_area import staged_logs, staging_path
 FRAMES = 40
 
 
-def record(root: Path, count: int, workers: int, report: bool = True) -> None:
+def record(root: Path, count: int, workers: int) -> None:
     """Make the dataset of episodes 0 to `count`; episodes that are durable are not made again."""
     staged = {meta["index"] for meta in StagedRun(staged_logs(staging_path(root))).metas}
     kept = next(index for index in range(count + 1) if index not in staged)
     features = STATE | CAMERAS
     resume = kept if staging_path(root).is_dir() else None
     recorder = ShardedRecorder(root, "local/chaos", FPS, features, workers=workers, resume=resume)
-    if report:
-        recorder.on_durable = lambda _, index: print(index, flush=True)
+    recorder.on_durable = lambda _, index: print(index, flush=True)
     for index in range(kept, count):
         recorder.commit(make_episode(index, features, FRAMES))
     recorder.finalize()
