@@ -1,6 +1,7 @@
 """The source demos that generators draw from; it may grow while they run."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -55,6 +56,9 @@ class DataGenInfoPool:
     that is the pool's size when the attempt starts; whoever grows a pool and wants the same dataset at every num_envs
     passes a count that depends on the attempt's index alone.
 
+    A pool belongs to the thread that made it, which is that of the run: planners read it without a lock. Another thread
+    adds by `asyncio.run_coroutine_threadsafe(pool.add_episode(demo), loop).result()`; adding directly is refused there.
+
     Args:
         env: the simulator, for the names and sizes of its parts.
         subtask_configs: {eef: its subtasks in order}.
@@ -88,6 +92,7 @@ class DataGenInfoPool:
         """Objects that some subtask refers to, in the env's order."""
         self._lock = PoolLock() if asyncio_lock is None else asyncio_lock
         self._reader = reader
+        self._thread = threading.get_ident()
         self._infos: list[DatagenInfo] = []
         self._names: list[str] = []
         self._starts = GrowingRows(1)
@@ -146,7 +151,13 @@ class DataGenInfoPool:
 
         Raises:
             SourceDemoError: names the demo and the key. The pool is left as it was.
+            RuntimeError: called from another thread than the pool's.
         """
+        if threading.get_ident() != self._thread:
+            raise RuntimeError(
+                "a pool is added to in the thread that made it, where the generators run; from another one use "
+                "asyncio.run_coroutine_threadsafe(pool.add_episode(demo), loop).result()"
+            )
         info = _on_device(episode.info, self.device)
         boundaries = self._check(info, episode.origin or episode.name)
         start = self.timeline.append(self._columns(info))

@@ -15,6 +15,10 @@ class Attempt(NamedTuple):
     """The attempt's own seed, `rng.attempt_seeds(run_seed, k)`."""
 
 
+FAILURES = ("not_successful", "success_not_held", "timeout", "plan_failed", "nonfinite")
+"""Reasons of failed attempts, apart from "error:<Type>"."""
+
+
 @dataclass(slots=True)
 class Outcome:
     """How an attempt ended: one row of attempts.jsonl."""
@@ -24,7 +28,7 @@ class Outcome:
     seed: int
     success: bool
     reason: str
-    """"success", "not_successful", "success_not_held", "timeout", "plan_failed", "nonfinite" or "error:<Type>"."""
+    """"success", one of `FAILURES`, or "error:<Type>"."""
     length: int
     """Control steps executed."""
     source_demos: list[Any] = field(default_factory=list)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
+from mimicpipe.pipeline.episode import FAILURES
 from mimicpipe.pipeline.run_state import RunState
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -41,6 +42,8 @@ def run_metrics(run: RunState, recorder_stats: Mapping[str, float]) -> dict[str,
         metrics[f"queue/{name}_depth"] = float(queue.qsize())
         metrics[f"queue/{name}_peak"] = float(queue.meter.peak)
         metrics[f"queue/{name}_wait_s"] = queue.meter.wait_s
+    reasons = dict.fromkeys(FAILURES, 0) | counters.reasons
+    metrics |= {f"failures/{reason}": float(n) for reason, n in reasons.items() if reason != "success"}
     metrics |= {f"recorder/{name}": float(value) for name, value in recorder_stats.items()}
     metrics |= {f"time/{stage}_s": seconds for stage, seconds in run.clock.seconds().items()}
     metrics |= {f"critical/{stage}_s": seconds for stage, seconds in run.clock.critical().items()}

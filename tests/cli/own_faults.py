@@ -8,6 +8,8 @@ from pathlib import Path
 import torch
 from own_pool import StraightPickPool
 
+from mimicpipe.datagen.generator import DataGenerator
+from mimicpipe.pipeline.protocol import PlanFailedError
 from mimicpipe.recorders.base import Recorder
 
 
@@ -93,3 +95,21 @@ class BlockingGenerator:
     async def generate(self, env_id, **_):
         print("blocking", file=sys.stderr, flush=True)
         time.sleep(3600)
+
+
+class SometimesRaising(DataGenerator):
+    """Every fifth attempt raises at once, every fifth finds no plan after its reset, every fifth leaves it at that."""
+
+    async def generate(self, env_id, success_term, env_reset_queue, env_action_queue, *, attempt, **others):
+        kind = attempt.index % 5
+        if kind == 1:
+            raise LookupError("no such thing")
+        if kind in (2, 3):
+            await env_reset_queue.put(env_id)
+            await env_reset_queue.join()
+            if kind == 3:
+                raise PlanFailedError("out of reach")
+            return {"source_demos": [], "metadata": {"left": True}}
+        return await super().generate(
+            env_id, success_term, env_reset_queue, env_action_queue, attempt=attempt, **others
+        )
