@@ -31,8 +31,14 @@ def _no_login(monkeypatch, tmp_path):
 
 
 def written(directory):
+    """All records of a finished run; W&B's process may write them a moment after `finish` has returned."""
     (path,) = directory.glob("wandb/offline-run-*/run-*.wandb")
-    return list(records(path))
+    until = time.monotonic() + 20.0
+    while True:
+        found = list(records(path))
+        if any(record.WhichOneof("record_type") == "exit" for record in found) or time.monotonic() > until:
+            return found
+        time.sleep(0.05)
 
 
 def test_offline_runs_of_one_process_hold_every_metric_with_both_axes(tmp_path, capfd):
