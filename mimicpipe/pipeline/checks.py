@@ -5,6 +5,10 @@ from typing import Any
 import torch
 
 from mimicpipe.pipeline.protocol import Plan
+from mimicpipe.poses import compose_rotations
+
+_LARGEST_DEFECT = 0.1
+"""Rotations that were interpolated carelessly may pass; what has no direction would stop the whole batch in the IK."""
 
 
 class RequestChecks:
@@ -65,4 +69,8 @@ class RequestChecks:
                 )
             if not all(bool(torch.isfinite(part).all()) for part in parts.values()):
                 return f"a plan that is not finite, for eef {eef!r}"
+            rotation = target[:, :3, :3].to(torch.float32)
+            product = compose_rotations(rotation.transpose(-1, -2), rotation)
+            if float((product - torch.eye(3, device=self.device)).abs().max()) > _LARGEST_DEFECT:
+                return f"a plan whose targets for eef {eef!r} are no poses: their rotations are not orthonormal"
         return None

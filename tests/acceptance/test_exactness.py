@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from in_process import ROOT, run_main
 
@@ -141,6 +142,30 @@ def test_limits_to_the_attempt(run, limit, reason):
     assert (record["exit_reason"], record["counts"]["failures"]) == (reason, failures)
     assert info["total_episodes"] == len(first) - failures
     assert (len(first) == 7) if reason == "max_attempts" else (failures == 4 and not first[-1]["success"])
+
+
+@pytest.mark.parametrize("env", ["kinematic", "mujoco"])
+def test_a_slot_that_diverges_leaves_the_others_as_they_were(run, env):
+    own = ["--config-dir", str(ROOT / "examples" / "conf"), "allowed_targets=[examples,own_faults]", "recorder=npz"]
+    command = [*own, f"env={env}", "task=pick", "env.num_envs=4", "seed=0"]
+    whole = run(*command, "num_demos=6")
+    folder = run(*command, "num_demos=5", f"env._target_=own_faults.Diverging{env.title()}")
+    attempts, expected = rows(folder, "episode_index"), rows(whole, "episode_index")
+    assert (attempts[1]["success"], attempts[1]["reason"]) == (False, "nonfinite")
+    assert expected[1]["success"]
+    assert [row for row in attempts if row["attempt"] != 1] == [
+        row for row in expected[: len(attempts)] if row["attempt"] != 1
+    ]
+    ours, theirs = episodes(folder), episodes(whole)
+    for attempt, episode in ours.items():
+        assert all(np.array_equal(episode[name], theirs[attempt][name]) for name in theirs[attempt])
+    assert len(ours) == 5
+
+
+def episodes(folder: Path) -> dict[int, dict[str, np.ndarray]]:
+    """{attempt: what `recorder=npz` has kept of it}."""
+    found = [dict(np.load(path)) for path in sorted((folder / "dataset").glob("*.npz"))]
+    return {int(episode["attempt"]): episode for episode in found}
 
 
 def test_another_seed_is_another_dataset(run):

@@ -4,13 +4,18 @@ import asyncio
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from own_pool import StraightPickPool
 
 from mimicpipe.datagen.generator import DataGenerator
+from mimicpipe.envs.kinematic import KinematicEnv
+from mimicpipe.envs.mujoco.env import MujocoEnv
 from mimicpipe.pipeline.protocol import PlanFailedError
 from mimicpipe.recorders.base import Recorder
+from mimicpipe.rng import attempt_seeds
 
 
 class FaultyRecorder(Recorder):
@@ -113,3 +118,40 @@ class SometimesRaising(DataGenerator):
         return await super().generate(
             env_id, success_term, env_reset_queue, env_action_queue, attempt=attempt, **others
         )
+
+
+def _diverging(env_class: Any) -> Any:
+    """The env, but the slot of attempt 1 of seed 0 loses its state after 20 steps."""
+
+    class Diverging(env_class):
+        victim: int | None = None
+        left = 20
+
+        def reset(self, env_ids, seeds):
+            super().reset(env_ids, seeds)
+            for slot, seed in zip(env_ids.tolist(), np.asarray(seeds).tolist(), strict=True):
+                if seed == int(attempt_seeds(0, range(1, 2))[0]):
+                    self.victim, self.left = slot, 20
+                elif slot == self.victim:
+                    self.victim = None
+
+        def start_step(self, actions, env_ids=None):
+            end = super().start_step(actions, env_ids)
+            moved = self.victim is not None and (env_ids is None or self.victim in env_ids.tolist())
+
+            def ended():
+                end()
+                if not moved:
+                    return
+                self.left -= 1
+                if self.left == 0:
+                    slot = torch.tensor([self.victim])
+                    self.set_state(torch.full_like(self.get_state(slot), torch.nan), slot)
+
+            return ended
+
+    return Diverging
+
+
+DivergingKinematic = _diverging(KinematicEnv)
+DivergingMujoco = _diverging(MujocoEnv)

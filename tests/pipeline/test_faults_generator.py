@@ -168,6 +168,7 @@ NAN = float("nan")
         (putting(plan(grippers=[1.0])), "error:RequestError", 0),
         (putting(plan(targets=torch.eye(4))), "error:RequestError", 0),
         (putting(plan(0)), "error:RequestError", 0),
+        (putting(plan(targets=torch.zeros(5, 4, 4))), "error:RequestError", 0),
         (putting(plan(targets=torch.zeros(5, 4, 4, device="meta"))), "error:RequestError", 0),
     ],
 )
