@@ -1,4 +1,5 @@
 import threading
+import time
 from collections import deque
 
 import pytest
@@ -152,3 +153,18 @@ def test_clear_removes_everything():
     queue.put("b", 4)
     assert queue.clear() == 2
     assert queue.stats()["queue_size"] == queue.stats()["queue_bytes"] == 0
+
+
+def test_waiting_is_summed_over_items():
+    queue = BoundedQueue[str](0, 0)
+    queue.put("a", 1)
+    queue.put("b", 1)
+    time.sleep(0.02)
+    queue.get()
+    time.sleep(0.02)
+    stats = queue.stats()
+    assert stats["queue_wait_s"] >= 2 * 0.02 + 0.02
+    queue.clear()
+    waited = queue.stats()["queue_wait_s"]
+    time.sleep(0.02)
+    assert queue.stats()["queue_wait_s"] == waited

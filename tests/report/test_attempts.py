@@ -1,4 +1,6 @@
+import dataclasses
 import json
+import tracemalloc
 
 import torch
 
@@ -45,3 +47,34 @@ def test_an_episode_that_never_was_durable_has_no_row(tmp_path):
     log.settled(outcome(0, 0))
     log.close()
     assert rows(tmp_path / "attempts.jsonl") == []
+
+
+def test_rows_are_put_in_order_at_the_end(tmp_path):
+    kept = [vars_of(outcome(attempt, None, "timeout")) for attempt in range(3)]
+    log = AttemptsLog(tmp_path / "attempts.jsonl", kept)
+    for attempt in (5, 3, 7, 4, 6):
+        log.settled(outcome(attempt, None, "timeout"))
+    assert [row["attempt"] for row in rows(log.path)] == [0, 1, 2, 5, 3, 7, 4, 6]
+    log.close()
+    assert rows(log.path) == [vars_of(outcome(attempt, None, "timeout")) for attempt in range(8)]
+    log.close()
+    assert [p.name for p in tmp_path.iterdir()] == ["attempts.jsonl"]
+
+
+def test_a_long_log_takes_no_memory(tmp_path):
+    log = AttemptsLog(tmp_path / "attempts.jsonl")
+    log.settled(outcome(0, None))
+    tracemalloc.start()
+    try:
+        for attempt in range(1, 5000):
+            log.settled(outcome(attempt, None))
+        grown, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    log.close()
+    assert grown < 100_000
+    assert len(rows(log.path)) == 5000
+
+
+def vars_of(ended: Outcome) -> dict:
+    return dataclasses.asdict(ended)
