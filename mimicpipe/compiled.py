@@ -6,11 +6,14 @@ own file: numba keeps machine code beside the file and looks only there for chan
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numba
 
+# numba's types are made as it is imported, where a type checker does not see them.
+_numba: Any = numba
 # Intel's vector functions, where installed, would compute a loop's last rows with other code than the rows before.
-numba.config.DISABLE_INTEL_SVML = True
+_numba.config.DISABLE_INTEL_SVML = True
 
 
 def compiled[**P, R](function: Callable[P, R]) -> Callable[P, R]:
@@ -21,6 +24,6 @@ def compiled[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     """
     options = {"nogil": True, "error_model": "numpy"}
     try:
-        return numba.njit(function, cache=True, **options)
+        return _numba.njit(function, cache=True, **options)
     except RuntimeError:  # no folder can be written; the function is compiled again in each process
-        return numba.njit(function, **options)
+        return _numba.njit(function, **options)
