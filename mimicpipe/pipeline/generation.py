@@ -5,7 +5,8 @@ import functools
 import gc
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections import abc
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
@@ -246,7 +247,7 @@ async def generate(run: RunState, data_generator: Generator, *, info_pool: Any =
 
 
 @contextmanager
-def _rare_collections() -> Iterator[None]:
+def _rare_collections() -> abc.Generator[None]:
     """Look for garbage rarely: attempts leave hardly any cycles, and each search walks all slots' coroutines."""
     before = gc.get_threshold()
     gc.set_threshold(_ALLOCATIONS_BETWEEN_COLLECTIONS, *before[1:])

@@ -34,7 +34,7 @@ class FromTheFirstTwo(DataGenerator):
 def made(num_envs: int, kind: type[DataGenerator]) -> DataGenerator:
     pool = DataGenInfoPool(ArmEnv(num_envs), {"arm": PICK})
     pool.add_demos([pick_demo(seed) for seed in range(FIRST)])
-    return kind(pool.env, pool, datagen_cfg=DataGenConfig(generation_select_src_per_subtask=True))  # ty: ignore
+    return kind(pool.env, pool, datagen_cfg=DataGenConfig(generation_select_src_per_subtask=True))
 
 
 def run(generator: DataGenerator, grow: Any = None) -> tuple[list[Outcome], list[Episode]]:

@@ -63,17 +63,24 @@ def test_every_episode_that_was_reported_survives_kill_9(tmp_path, features, mak
     root = tmp_path / "set"
     command = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(root)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
         reported = [int(run.stdout.readline())]
         time.sleep(when)
         run.send_signal(signal.SIGKILL)
         reported += [int(line) for line in run.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
     assert not root.exists()
-    recovered = recover(root)
-    assert recovered.attempts[: len(reported)] == reported == list(range(len(reported)))
-    count = len(recovered.attempts)
+    attempts = recovered(root).attempts
+    assert attempts[: len(reported)] == reported == list(range(len(reported)))
+    count = len(attempts)
     expected = [make_episode(k, 5, f"task {k % 3}") for k in range(count)]
     assert same_files(root, record(tmp_path / "again", expected, features))
     assert sorted(os.listdir(tmp_path)) == ["again", "set"]
+
+
+def recovered(root, **options):
+    found = recover(root, **options)
+    assert found is not None, f"nothing durable for {root}"
+    return found
 
 
 def killed_run(tmp_path, episodes, features):
@@ -105,7 +112,7 @@ def test_recovering_may_be_interrupted_at_any_step(tmp_path, camera_features, ma
         recover(root)
     monkeypatch.undo()
     assert (staging / "assembled").is_file()
-    assert recover(root).attempts == [0, 1, 2]
+    assert recovered(root).attempts == [0, 1, 2]
     assert same_files(root, expected)
     with pytest.raises(ConfigError, match=r"nothing to recover, \.set\.staging is not beside it"):
         recover(root)
@@ -116,7 +123,7 @@ def test_recovering_after_the_dataset_has_been_moved_only_cleans_up(tmp_path, fe
     staging = staging_path(root)
     record(tmp_path / "made", [make_episode(0)], features).rename(root)
     (staging / "assembled").touch()
-    assert recover(root).attempts == [0]
+    assert recovered(root).attempts == [0]
     assert os.listdir(tmp_path) == ["set"]
 
 
@@ -127,7 +134,7 @@ def test_an_existing_dataset_is_replaced_only_where_that_is_asked_for(tmp_path, 
     with pytest.raises(ConfigError, match="exists; replace it with --overwrite"):
         recover(root)
     assert [row["attempt"] for row in read_episode_metadata(root)] == [9]
-    assert recover(root, overwrite=True).attempts == [0, 1]
+    assert recovered(root, overwrite=True).attempts == [0, 1]
     assert [row["attempt"] for row in read_episode_metadata(root)] == [0, 1]
     assert os.listdir(tmp_path) == ["set"]
 

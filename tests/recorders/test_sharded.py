@@ -200,7 +200,9 @@ def test_a_disk_too_full_for_the_dataset_leaves_what_is_durable(root, features, 
     assert f"what is durable is in {staging_path(root)}" in str(caught.value)
     assert f"python -m mimicpipe.tools.recover {root}" in str(caught.value)
     assert not root.exists()
-    assert recover(root).attempts == list(range(30))
+    found = recover(root)
+    assert found is not None
+    assert found.attempts == list(range(30))
     assert os.listdir(root.parent) == ["set"]
 
 
@@ -241,7 +243,11 @@ def test_memory_in_the_queue_is_bounded_by_bytes(root, features, make_episode, w
     one = make_episode(0, 50).nbytes
     recorder = ShardedRecorder(root, "local/test", 20, features, max_queue_bytes=3 * one)
     go_on = threading.Event()
-    recorder.on_durable = lambda episode, index: go_on.wait()
+
+    def hold(episode, index):
+        go_on.wait()
+
+    recorder.on_durable = hold
     recorder.commit(make_episode(0, 50))
     wait_until(lambda: recorder._num_saved == 1)
     for k in range(1, 4):
