@@ -42,8 +42,8 @@ def test_sections_are_kept_apart(tmp_path, capsys):
 
 
 def test_killed_recorders_lose_nothing(tmp_path):
-    row = chaos.kill_recorders(tmp_path, 2, 4, random.Random(1))
-    assert row["kills"] >= 2
+    row = chaos.kill_recorders(tmp_path, 1, 3, random.Random(1))
+    assert row["kills"] >= 1
     assert row["ended"] >= 1
     assert (row["lost"], row["unreadable"], row["different"]) == (0, 0, 0)
 
