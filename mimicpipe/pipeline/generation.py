@@ -93,9 +93,6 @@ async def run_data_generator(
                 if is_cancelled():
                     raise
                 error = caught  # of something that the generator awaited: its own affair
-            except BaseException:
-                run.over = True
-                raise
             if run.over:
                 return
             run.reset_queue.discard(env_id)
@@ -106,6 +103,9 @@ async def run_data_generator(
             if idle:
                 # Attempts that end without a step would otherwise follow each other for ever, and the others wait.
                 await run.board.next_step(env_id)
+    except BaseException:
+        run.over = True  # at once: the other slots' tasks are cancelled before the run hears of it
+        raise
     finally:
         run.board.park(env_id)
 
@@ -185,7 +185,6 @@ def _note_error(run: RunState, slot: int, attempt: Attempt, error: BaseException
     if error is None or not _failure_reason(error).startswith("error:"):
         return
     if run.options.strict:
-        run.over = True
         raise error
     if type(run.last_error) is not type(error):
         _log.warning("attempt %d in slot %d failed", attempt.index, slot, exc_info=error)

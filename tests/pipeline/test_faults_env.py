@@ -34,11 +34,9 @@ def breaking(env_class, method: str, after: int):
 @BOTH_ENVS
 @pytest.mark.parametrize("after", [0, 3])
 @pytest.mark.parametrize(
-    "method", ["reset", "step", "start_step", "observe", "success", "finite", "get_state", "target_eef_pose_to_action"]
+    "method", ["reset", "start_step", "observe", "success", "finite", "get_state", "target_eef_pose_to_action"]
 )
 def test_one_that_raises_ends_the_run_and_what_was_committed_stays(env_class, method, after):
-    if method == "step" and env_class is not PointEnv:
-        pytest.skip("steps in start_step")
     env = breaking(env_class, method, after)(3)
     run = Run(env, PlanGenerator(env)).go()
     assert isinstance(run.error, SimulatorError)
@@ -164,7 +162,7 @@ def test_a_simulator_that_hangs_is_named(env_class, monkeypatch):
             return super().success()
 
     env, stuck = Hangs(3), []
-    run = Run(env, PlanGenerator(env), stall_timeout_s=0.5)
+    run = Run(env, PlanGenerator(env), stall_timeout_s=0.8)
 
     def on_stuck(error):
         stuck.append(str(error))

@@ -311,7 +311,7 @@ def test_one_that_waits_for_ever_is_named(env_class, hangs):
         await asyncio.Event().wait()
 
     env = env_class(4)
-    run = Run(env, Faulty(env, wait), stall_timeout_s=0.5).go()
+    run = Run(env, Faulty(env, wait), stall_timeout_s=0.8).go()
     assert isinstance(run.error, StallError)
     assert run.seconds < 10
     report = str(run.error)
@@ -345,7 +345,7 @@ def test_a_call_that_blocks_the_loop_is_named_while_it_lasts(env_class, monkeypa
         time.sleep(1.5)
 
     env = env_class(4)
-    run = Run(env, Faulty(env, block), stall_timeout_s=0.5)
+    run = Run(env, Faulty(env, block), stall_timeout_s=0.8)
     run.state.on_stuck = lambda error: stuck.append(str(error))
     run.go()
     assert isinstance(run.error, StallError)
@@ -362,7 +362,7 @@ def test_one_that_only_resets_is_a_stall(env_class):
             while True:
                 await begin(env_id, env_reset_queue)
 
-    run = Run(env_class(3), OnlyResets(), stall_timeout_s=0.5).go()
+    run = Run(env_class(3), OnlyResets(), stall_timeout_s=0.8).go()
     assert isinstance(run.error, StallError)
     assert "at batch step 0" in str(run.error)
 

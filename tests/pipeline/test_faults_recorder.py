@@ -7,6 +7,7 @@ import time
 import pytest
 from fault_runs import BOTH_ENVS, Run, assert_exact, assert_others_are_unchanged, reference
 from generators import MemorySink, PlanGenerator
+from test_faults_generator import Swallows
 
 from mimicpipe.errors import StallError
 from mimicpipe.pipeline.generation import generate
@@ -93,6 +94,24 @@ def test_one_that_raises_ends_the_run_with_its_own_exception(env_class, blocking
     assert len(run.sink.episodes) == run.state.counters.episodes_committed == at
     assert sum(o.success for o in run.outcomes) == at
     assert_others_are_unchanged(run, set(), reference())
+
+
+@BOTH_ENVS
+def test_one_that_raises_ends_attempts_that_swallow_their_cancellation_without_counting_them(env_class):
+    class DiskFull(MemorySink):
+        def try_commit(self, episode):
+            return len(self.episodes) < 2 and super().try_commit(episode)
+
+        def commit(self, episode):
+            if len(self.episodes) == 2:
+                raise OSError("disk full")
+            super().commit(episode)
+
+    env = env_class(4)
+    run = Run(env, Swallows(env, "returns"), num_demos=100, sink=DiskFull(), max_episode_steps=10**6).go()
+    assert str(run.error) == "disk full"
+    assert [o.attempt for o in run.outcomes] == [0, 1, 2]
+    assert run.seconds < 10
 
 
 @BOTH_ENVS
