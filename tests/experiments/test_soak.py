@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from experiments.soak import nothing_lost, report, runs, series
-from experiments.soak.__main__ import main
+from experiments.soak.__main__ import RESULTS, main
 
 pytestmark = pytest.mark.timeout(200)
 
@@ -103,6 +103,12 @@ def test_growth_at_a_toy_size(tmp_path, capsys):
     assert (tmp_path / "soak.md").read_text() == report.render(json.loads((tmp_path / "soak.json").read_text()))
     assert (tmp_path / "growth.png").stat().st_size > 10_000
     assert "400 attempts" in capsys.readouterr().out
+
+
+def test_the_committed_page_is_that_of_the_committed_figures():
+    results = json.loads((RESULTS / "soak.json").read_text())
+    assert (RESULTS / "soak.md").read_text() == report.render(results)
+    assert all(result["run"]["rss_flat"] for result in results.values())
 
 
 def test_a_run_that_fails_says_where_its_output_is(tmp_path):
