@@ -22,6 +22,7 @@ from mimicpipe.datagen.batch import EefSpec, Ints, Rows, World, eef_spec
 from mimicpipe.datagen.choose import DemoChooser
 from mimicpipe.datagen.noise import unit_noise
 from mimicpipe.datagen.pool import DataGenInfoPool
+from mimicpipe.datagen.rigid import Floats
 from mimicpipe.datagen.sim import MimicSim
 from mimicpipe.datagen.subtask import DataGenConfig, check_datagen_config
 from mimicpipe.errors import RequestError
@@ -77,6 +78,15 @@ class SubtaskPlanner:
         self._pending = np.zeros((count, eefs), dtype=np.int64)
         self._planned = np.zeros((count, eefs), dtype=np.int64)
         self._last_target = np.zeros((eefs, 3, 4, count))
+        self._compile()
+
+    def _compile(self) -> None:
+        """Run the compiled loops once, so that the first process of a machine does not compile when it first plans."""
+        nothing = np.zeros(0, dtype=np.int64)
+        none = Rows(nothing, nothing, nothing, nothing, nothing)
+        spec = self._specs[0]
+        waypoints = np.zeros((0, 1, 16 + self._env.gripper_dim + self._env.noise_dim), dtype=np.float32)
+        self._stitch(spec, none, np.zeros((0, stitch.COLUMNS), dtype=np.int64), _NO_POSES, _NO_POSES, 1, waypoints)
 
     def request(self, seed: int, visible: int) -> SegmentRequest:
         """The request of an attempt that begins: the first segment of every eef, from the first `visible` demos."""
@@ -171,20 +181,25 @@ class SubtaskPlanner:
         ) & self._config.generation_interpolate_from_last_target_pose
         table[:, stitch.HELD] = holds
         lengths = steps + holds
-        noise = self._unit_noise(spec, batch, int(steps.max()))
         width = 16 + self._env.gripper_dim + self._env.noise_dim
         waypoints = np.zeros((count, int(lengths.max()), width), dtype=np.float32)
-        timeline = self._pool.timeline
-        stitch.stitch(
-            table, timeline[f"target/{spec.name}"], timeline[f"eef/{spec.name}"], timeline["objects"],
-            len(self._pool.object_names),
-            _NO_POSES if (objects < 0).all() else world.object_poses(np.maximum(objects, 0), batch.rows),
-            _NO_POSES if from_last.all() else world.eef_poses(spec.name, batch.rows),
-            self._last_target[spec.index], spec.noise[subtask], noise, waypoints,
-        )  # fmt: skip
+        object_now = _NO_POSES if (objects < 0).all() else world.object_poses(np.maximum(objects, 0), batch.rows)
+        eef_now = _NO_POSES if from_last.all() else world.eef_poses(spec.name, batch.rows)
+        self._stitch(spec, batch, table, object_now, eef_now, int(steps.max()), waypoints)
         self._remember(spec, batch, steps)
         on_device = [torch.from_numpy(array).to(self._device) for array in (batch.rows, lengths, waypoints)]
         return EefPlans(*on_device, has_noise=self._noisy)
+
+    def _stitch(
+        self, spec: EefSpec, batch: Rows, table: Ints, object_now: Floats, eef_now: Floats, longest: int,
+        waypoints: npt.NDArray[np.float32],
+    ) -> None:  # fmt: skip
+        timeline = self._pool.timeline
+        stitch.stitch(
+            table, timeline[f"target/{spec.name}"], timeline[f"eef/{spec.name}"], timeline["objects"],
+            len(self._pool.object_names), object_now, eef_now, self._last_target[spec.index],
+            spec.noise[batch.subtask], self._unit_noise(spec, batch, longest), waypoints,
+        )  # fmt: skip
 
     def _unit_noise(self, spec: EefSpec, batch: Rows, longest: int) -> npt.NDArray[np.float32]:
         """(M, longest, P) standard normals for the steps of the plan; (M, 0, P) where no subtask has noise."""

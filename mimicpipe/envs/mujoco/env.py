@@ -88,6 +88,15 @@ class MujocoEnv(MimicEnv):
         self._index_state()
         self.physics = Physics(self.model, num_envs, SUBSTEPS, threads)
         self.reset(self.all_ids(), np.zeros(num_envs, dtype=np.int64))
+        self._compile()
+
+    def _compile(self) -> None:
+        """Run each compiled loop once, so that the first process of a machine does not compile in its first steps."""
+        pose = {EEF: self._task_view().eef_poses[EEF]}
+        noise = {EEF: torch.zeros(self.num_envs, NOISE_DIM)}
+        action = self.target_eef_pose_to_action(pose, {EEF: torch.ones(self.num_envs, 1)}, noise)
+        self._controls(action.cpu().numpy(), self._slots)
+        self._low_dim_observations(self._slots)
 
     # -- layout ------------------------------------------------------------------------------------------------------
 
@@ -296,16 +305,18 @@ class MujocoEnv(MimicEnv):
     def observe(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
         """Observations of the current state, {feature: (K, *shape)}; frames are rendered for the asked slots only."""
         slots = self._slots if env_ids is None else env_ids.cpu().numpy()
-        arm, count = self._arm_pose(), len(slots)
-        joints, eef = np.empty((count, 8), dtype=np.float32), np.empty((count, 7), dtype=np.float32)
-        objects = np.empty((count, 7 * len(self.object_names)), dtype=np.float32)
-        kernels.observe(self._state, slots, arm.pos, arm.rot, self._object_columns, joints, eef, objects)
-        named = {_JOINTS: joints, _EEF_POSE: eef, _OBJECTS: objects}
-        out = {name: self._out(value) for name, value in named.items()}
+        out = {name: self._out(value) for name, value in self._low_dim_observations(slots).items()}
         if self._renderer is not None:
             frames = self._renderer.render(self._state[slots, 1 : 1 + self.model.nq])
             out |= {f"observation.images.{name}": self._out(frame) for name, frame in frames.items()}
         return out
+
+    def _low_dim_observations(self, slots: Ints) -> dict[str, npt.NDArray[np.float32]]:
+        arm, count = self._arm_pose(), len(slots)
+        joints, eef = np.empty((count, 8), dtype=np.float32), np.empty((count, 7), dtype=np.float32)
+        objects = np.empty((count, 7 * len(self.object_names)), dtype=np.float32)
+        kernels.observe(self._state, slots, arm.pos, arm.rot, self._object_columns, joints, eef, objects)
+        return {_JOINTS: joints, _EEF_POSE: eef, _OBJECTS: objects}
 
     def close(self) -> None:
         """Stop the physics threads and free the GL context; safe to call twice."""
