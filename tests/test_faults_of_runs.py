@@ -121,14 +121,15 @@ def test_a_second_signal_ends_the_process_at_once():
 
 
 def test_a_signal_need_not_wait_for_a_generator_that_hangs_in_a_thread():
-    arguments = ["+generator.swallows=in a thread", "generator._target_=own_faults.StubbornGenerator"]
-    with running(*arguments, "task.max_episode_steps=20", "env.num_envs=1", "num_demos=1000000") as process:
-        wait_for(process, settled)
+    arguments = ["+generator.swallows=nothing", "generator._target_=own_faults.StubbornGenerator"]
+    with running(*arguments, "task.max_episode_steps=20", "num_demos=1000000") as process:
+        wait_for(process, Path("hanging").exists)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        _, err = process.communicate(timeout=20)
     assert process.returncode == 143
     (record,) = records()
-    assert record["exit_reason"] == "SIGTERM"
+    assert (record["exit_reason"], record["reasons"]) == ("SIGTERM", {"timeout": 2})
+    assert "threads that do not answer: mimicpipe-worker" in err
 
 
 def test_a_recorder_that_hangs_fails_the_job_and_the_sweep_goes_on():

@@ -71,23 +71,24 @@ class StubbornGenerator:
     """Acts for ever and swallows whatever is to end it.
 
     Args:
-        swallows: "cancellation", "everything", or "in a thread": it does not swallow, but its thread hangs.
+        swallows: "cancellation", "everything", or "nothing": from attempt 2 on, a thread of its own hangs instead.
     """
 
     def __init__(self, swallows: str) -> None:
         self.swallows = swallows
 
-    async def generate(self, env_id, env_reset_queue, env_action_queue, **_):
+    async def generate(self, env_id, env_reset_queue, env_action_queue, attempt, **_):
         await env_reset_queue.put(env_id)
         await env_reset_queue.join()
         while True:
             try:
-                if self.swallows == "in a thread" and env_id == 1:
+                if self.swallows == "nothing" and attempt.index >= 2:
+                    Path("hanging").touch()
                     await asyncio.to_thread(time.sleep, 3600)
                 await env_action_queue.put((env_id, torch.zeros(7)))
                 await env_action_queue.join()
             except asyncio.CancelledError:
-                if self.swallows == "in a thread":
+                if self.swallows == "nothing":
                     raise
             except BaseException:
                 if self.swallows != "everything":
