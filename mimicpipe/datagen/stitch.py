@@ -138,12 +138,11 @@ def stitch(
             _read(objects, at, rows[m, OBJECT], parts, source)
             _compose_inverse(object_now[:, :, m], source, motion)
         else:
-            motion[:] = 0.0
-            motion[0, 0] = motion[1, 1] = motion[2, 2] = 1.0
-        if rows[m, FROM_LAST]:
-            start[:] = last_target[:, :, slot]
-        else:
-            start[:] = eef_now[:, :, m]
+            for k in range(12):
+                motion[k // 4, k % 4] = 1.0 if k % 5 == 0 else 0.0
+        for k in range(12):
+            r, c = k // 4, k % 4
+            start[r, c] = last_target[r, c, slot] if rows[m, FROM_LAST] else eef_now[r, c, m]
         _read(measured if rows[m, MEASURED] else target, at, 0, 1, source)
         _compose(motion, source, pose)
         _interpolate(start, pose, between, out[m])
@@ -155,10 +154,12 @@ def stitch(
             _compose(motion, source, pose)
             for k in range(12):
                 out[m, lead + step, k] = pose[k // 4, k % 4]
-        last_target[:, :, slot] = pose
+        for k in range(12):
+            last_target[k // 4, k % 4, slot] = pose[k // 4, k % 4]
         total = lead + steps
         if rows[m, HELD]:
-            out[m, total, :12] = out[m, total - 1, :12]
+            for k in range(12):
+                out[m, total, k] = out[m, total - 1, k]
             total += 1
         for step in range(total):
             out[m, step, 15] = 1.0
