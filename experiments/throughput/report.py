@@ -41,11 +41,12 @@ def _physics(rows: list[dict[str, Any]]) -> str:
         )
         for r in rows
     ]  # fmt: skip
-    ratios = ("num_envs", "none", "goal", "none, CPU time", "async generated", "async written")
+    ratios = ("num_envs", "none", "goal", "none, CPU time", "async generated", "goal", "async written")
     ratio_cells = [
         (
             str(r["num_envs"]), _share(r["none_ratio"]), _goal(r["goal_ratio"], r["goal_met"], _share),
             _share(r["none_cpu_ratio"]), _share(r["async_generated_ratio"]),
+            _goal(r.get("async_goal_ratio"), r.get("async_goal_met"), _share),
             _share(r["async_written_ratio"]),
         )
         for r in rows
