@@ -208,7 +208,7 @@ def _count(parts: Parts, folder: Path) -> dict[str, Any]:
         }
     tracker.close({}, 0)
     times = {
-        "switch": state.clock.switches,  # ty: ignore[unresolved-attribute]
+        "switch": state.clock.switches,  # ty: ignore[missing-attribute]
         "change": CountingMeter.changes,
         # On a machine with nothing else to do, a run's wall time is at most its CPU time.
         "draw": sample.cpu_s / DRAW_EVERY_S,
