@@ -111,7 +111,7 @@ def test_commit_returns_before_the_write_and_order_is_kept(make_recorder, hold_w
     assert (stats["queue_size"], stats["queue_maxsize"], stats["queue_peak"]) == (6, 0, 6)
     assert stats["backpressure_events"] == stats["backpressure_s"] == 0
     assert recorder.stats()["queue_bytes"] == 6 * make_episode(2).nbytes
-    assert set(recorder.stats()) == STATS | {"queue_bytes", "mb_per_s"}
+    assert set(recorder.stats()) == STATS | {"queue_bytes", "queue_wait_s", "mb_per_s"}
     release()
     assert recorder.finalize() == root
     assert attempts(root) == list(range(8))

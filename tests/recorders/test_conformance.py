@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from small_episodes import CAMERAS, FEATURES, episode_of
 
 from mimicpipe.recorders.episode_rows import PREFIX, read_episode_metadata
 from mimicpipe.recorders.features import lerobot_features
@@ -23,7 +24,6 @@ TASKS = ["pick", "put \"A\" on 'B'\nand wait", "把方块放好 — ñ", "pick"]
 @pytest.fixture(scope="module", params=[False, True], ids=["images", "videos"])
 def pair(request, tmp_path_factory):
     """{"own", "lerobot"}: roots of two datasets of the same frames, and whether their cameras are videos."""
-    from conftest import CAMERAS, FEATURES, episode_of
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
     features = FEATURES | CAMERAS

@@ -33,7 +33,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, sys.argv[1])
-from conftest import FEATURES, episode_of
+from small_episodes import FEATURES, episode_of
 
 from mimicpipe.recorders.async_lerobot import AsyncLeRobotRecorder
 

@@ -25,7 +25,7 @@ sys.addaudithook(no_network)
 from pathlib import Path
 
 sys.path.insert(0, sys.argv[1])
-from conftest import CAMERAS, FEATURES, episode_of
+from small_episodes import CAMERAS, FEATURES, episode_of
 
 from mimicpipe.recorders.async_lerobot import AsyncLeRobotRecorder
 
