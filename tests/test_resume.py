@@ -61,7 +61,10 @@ def whole(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("recorder", [["recorder=async"], ["recorder=sharded", "recorder.workers=2"]])
+@pytest.mark.parametrize(
+    "recorder",
+    [["recorder=async"], pytest.param(["recorder=sharded", "recorder.workers=2"], marks=pytest.mark.slow)],
+)
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_dataset(whole, tmp_path, recorder):
     folder = tmp_path / "run"
     command = [*BASE, *recorder, "recorder.save_failed=true", "env.num_envs=3", f"hydra.run.dir={folder}"]

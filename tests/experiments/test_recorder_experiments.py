@@ -23,6 +23,7 @@ def test_the_ways_of_writing_are_compared_over_the_same_frames():
     assert "1.00 ×" in text
 
 
+@pytest.mark.slow
 def test_memory_is_measured_in_a_process_of_its_own():
     rows = cells.memory(2, 20)
     assert [row["workers"] for row in rows] == [0, 1]
@@ -41,6 +42,7 @@ def test_sections_are_kept_apart(tmp_path, capsys):
         cli.main(["nonsense"])
 
 
+@pytest.mark.slow
 def test_killed_recorders_lose_nothing(tmp_path):
     row = chaos.kill_recorders(tmp_path, 1, 3, random.Random(1))
     assert row["kills"] >= 1

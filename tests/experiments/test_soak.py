@@ -96,6 +96,7 @@ def test_what_is_lost_is_noticed(slow_run, tmp_path, fault):
         nothing_lost.check_nothing_lost(folder)
 
 
+@pytest.mark.slow
 def test_growth_at_a_toy_size(tmp_path, capsys):
     main(["growth", "--episodes", "400", "--num-envs", "16", "--out", str(tmp_path)])
     result = json.loads((tmp_path / "soak.json").read_text())["growth"]["run"]

@@ -231,6 +231,7 @@ def test_episodes_of_one_and_of_many_frames(root, features, make_episode, read_c
     assert attempts(root) == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_ten_thousand_short_episodes(root, make_episode, open_dataset):
     features = {"action": Feature("float32", (2,))}
     record(root, [make_episode(k, 2, features=features) for k in range(10_000)], features)
