@@ -1,12 +1,11 @@
 """Writes that fail for a real reason: a file where a folder should be, a removed folder, a file-size limit."""
 
 import os
-import resource
 import shutil
-from contextlib import contextmanager
 
 import pytest
 import torch
+from full_disk import largest_file
 
 from mimicpipe.errors import RecorderError
 from mimicpipe.recorders.async_lerobot import AsyncLeRobotRecorder
@@ -27,17 +26,6 @@ def failure_of(function, *args):
     with pytest.raises(RecorderError) as caught:
         function(*args)
     return str(caught.value)
-
-
-@contextmanager
-def largest_file(nbytes):
-    """No file of this process may grow beyond `nbytes`: what a full disk looks like."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_failed_write_is_raised_by_its_commit_by_later_ones_and_by_finalize(

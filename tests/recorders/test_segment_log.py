@@ -1,10 +1,9 @@
 """The log survives a cut at any byte, and damage at any byte, with everything before it."""
 
 import os
-import resource
-from contextlib import contextmanager
 
 import pytest
+from full_disk import largest_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -74,16 +73,6 @@ def test_another_header_is_refused(tmp_path):
     write(tmp_path / "a.log", [b"one"])
     with pytest.raises(RecorderError, match=r"a\.log: was written with other features or settings"):
         SegmentLog(tmp_path / "a.log", {"format": 2})
-
-
-@contextmanager
-def largest_file(nbytes):
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_full_disk_leaves_what_was_there_and_names_the_file(tmp_path):

@@ -2,17 +2,16 @@
 
 import contextlib
 import os
-import resource
 import shutil
 import signal
 import threading
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from full_disk import largest_file
 
 from mimicpipe.envs.base import Feature
 from mimicpipe.errors import ConfigError, RecorderError
@@ -56,16 +55,6 @@ def command_of(pid):
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_text()
     return ""
-
-
-@contextmanager
-def largest_file(nbytes):
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize("use_videos", [False, True])
