@@ -10,10 +10,8 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
-import torch
-
 from mimicpipe.errors import StallError
-from mimicpipe.pipeline.episode import Attempt, Episode, Outcome
+from mimicpipe.pipeline.episode import Attempt, Episode, Outcome, is_finite
 from mimicpipe.pipeline.ledger import ERRORS
 from mimicpipe.pipeline.loop import env_loop
 from mimicpipe.pipeline.protocol import EpisodeTimeoutError, NonFiniteError, PlanFailedError, RunOverError
@@ -177,7 +175,7 @@ async def _finish(run: RunState, slot: int, attempt: Attempt, returned: Returned
 
 
 def _finite(episode: Episode) -> bool:
-    return all(bool(torch.isfinite(c).all()) for c in episode.columns.values() if c.is_floating_point())
+    return all(is_finite(column) for column in episode.columns.values() if column.is_floating_point())
 
 
 def _note_error(run: RunState, slot: int, attempt: Attempt, error: BaseException | None) -> None:

@@ -25,7 +25,6 @@ class SlotBoard:
         self.num_envs = num_envs
         self.device = device
         self._settled = [False] * num_envs
-        self._parked = [False] * num_envs
         self._active = np.ones(num_envs, dtype=np.bool_)
         self.thinking = num_envs
         self.num_parked = 0
@@ -50,8 +49,7 @@ class SlotBoard:
 
     def park(self, slot: int) -> None:
         """The slot has no attempt to do; it is not stepped and holds nobody up."""
-        if not self._parked[slot]:
-            self._parked[slot] = True
+        if self._active[slot]:
             self._active[slot] = False
             self.num_parked += 1
             self._active_ids = None
@@ -59,8 +57,7 @@ class SlotBoard:
 
     def unpark(self, slot: int) -> None:
         """The slot has an attempt again."""
-        if self._parked[slot]:
-            self._parked[slot] = False
+        if not self._active[slot]:
             self._active[slot] = True
             self.num_parked -= 1
             self._active_ids = None

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from mimicpipe.errors import ConfigError
-from mimicpipe.pipeline.episode import Episode
-from mimicpipe.recorders.features import is_finite
+from mimicpipe.pipeline.episode import Episode, is_finite
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,15 +1,14 @@
 """The columns of a dataset: what LeRobot can hold, and the check of an episode's columns against it."""
 
-import math
 import re
 from collections.abc import Mapping
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from mimicpipe.envs.base import Feature
 from mimicpipe.errors import ConfigError
+from mimicpipe.pipeline.episode import is_finite
 
 CAMERA_DTYPES = ("image", "video")
 NUMERIC_DTYPES = {
@@ -130,13 +129,6 @@ def _check_column(name: str, column: Tensor, feature: Feature, length: int) -> N
     if dtype.is_floating_point and not is_finite(column):
         frame = int((~torch.isfinite(column)).reshape(length, -1).any(dim=1).nonzero()[0])
         raise ValueError(f"feature {name!r}: NaN or infinity in frame {frame}")
-
-
-def is_finite(values: Tensor) -> bool:
-    """Whether a host tensor of floats holds no NaN or infinity; a fifth of the time of torch's operations."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        # A sum is infinite or NaN if a summand is; the other way round it may only have grown too large.
-        return math.isfinite(values.numpy().sum()) or bool(torch.isfinite(values).all())
 
 
 def check_task(task: object) -> None:
