@@ -5,8 +5,9 @@ import gc
 import hashlib
 import json
 import os
+import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,3 +172,36 @@ def write_text(path: Path, text: str) -> None:
     """Write a file and the folders to it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
+
+
+def measure_section(
+    section: str, rows_of: Callable[[], list[dict[str, Any]]], file: Path, description: dict[str, Any]
+) -> dict[str, Any]:
+    """Measure one section of an experiment and put it into a JSON file; all sections that are in the file then.
+
+    Args:
+        section: its name.
+        rows_of: measures it.
+        file: results of the experiment; other sections stay as they are.
+        description: of the machine.
+    """
+    print(f"{section}: measuring", file=sys.stderr, flush=True)
+    began, load = time.perf_counter(), round(os.getloadavg()[0], 2)
+    rows = rows_of()
+    runtime = round(time.perf_counter() - began, 1)
+    measured = {"machine": description, "load_average_before": load, "runtime_s": runtime, "rows": rows}
+    results = {**read_json(file), section: measured}
+    write_text(file, json.dumps(results, indent=1) + "\n")
+    print(f"{section}: {runtime} s", file=sys.stderr)
+    return results
+
+
+def render_sections(results: dict[str, Any], sections: dict[str, Callable[[list[dict[str, Any]]], str]]) -> list[str]:
+    """Of each section that was measured its text, and the machine's line."""
+    parts: list[str] = []
+    for section, to_text in sections.items():
+        if section in results:
+            measured = results[section]
+            took = f"Took {measured['runtime_s']:.0f} s; load average before it {measured['load_average_before']}."
+            parts += [to_text(measured["rows"]), f"{machine_line(measured['machine'])} {took}\n"]
+    return parts

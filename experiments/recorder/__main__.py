@@ -1,15 +1,13 @@
 """Entry point: `python -m experiments.recorder [state] [video] [pipeline] [memory] [short] [sweep]`, from the root."""
 
 import argparse
-import json
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.harness import ROOT, describe_machine, read_json, write_text
+from experiments.harness import ROOT, describe_machine, measure_section, write_text
 from experiments.recorder import cells
 from experiments.recorder.report import draw, render
 
@@ -46,16 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     out = args.out or (folder if args.quick else RESULTS)
     description = describe_machine()  # before the first result makes the work tree differ from the commit
     for section in args.section or FULL:
-        print(f"{section}: measuring", file=sys.stderr, flush=True)
-        began, load = time.perf_counter(), round(os.getloadavg()[0], 2)
-        rows = measures[section]()
-        runtime = round(time.perf_counter() - began, 1)
-        measured = {"machine": description, "load_average_before": load, "runtime_s": runtime, "rows": rows}
-        results = {**read_json(out / "recorder.json"), section: measured}
-        write_text(out / "recorder.json", json.dumps(results, indent=1) + "\n")
+        results = measure_section(section, measures[section], out / "recorder.json", description)
         write_text(out / "recorder.md", render(results))
         draw(results, out / "recorder.png")
-        print(f"{section}: {runtime} s", file=sys.stderr)
     print(render(results))
     return 0
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from experiments.harness import machine_line, markdown_table
+from experiments.harness import markdown_table, render_sections
 
 Results = dict[str, Any]
 
@@ -14,12 +14,7 @@ def render(results: Results) -> str:
     sections = {
         "state": _state, "video": _video, "pipeline": _pipeline, "memory": _memory, "short": _short, "sweep": _sweep,
     }  # fmt: skip
-    for name, to_text in sections.items():
-        if name in results:
-            measured = results[name]
-            took = f"Took {measured['runtime_s']:.0f} s; load average before it {measured['load_average_before']}."
-            parts += [to_text(measured["rows"]), f"{machine_line(measured['machine'])} {took}\n"]
-    return "\n".join(parts)
+    return "\n".join([*parts, *render_sections(results, sections)])
 
 
 def draw(results: Results, path: Path) -> None:

@@ -1,15 +1,13 @@
 """Entry point: `python -m experiments.throughput [orchestration] [physics] [sweep] [peer]`, from the project's root."""
 
 import argparse
-import json
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.harness import ROOT, describe_machine, read_json, write_text
+from experiments.harness import ROOT, describe_machine, measure_section, write_text
 from experiments.throughput import orchestration, peer, physics, sweep
 from experiments.throughput.peer_loop import INSTALL, is_installed
 from experiments.throughput.plot import RESULTS, draw
@@ -68,17 +66,10 @@ def quick() -> dict[str, Callable[[], list[dict[str, Any]]]]:
 
 def measure(section: str, rows_of: Callable[[], list[dict[str, Any]]], out: Path, description: dict[str, Any]) -> None:
     """Measure one section and bring json, page and figures in `out` up to date."""
-    print(f"{section}: measuring", file=sys.stderr, flush=True)
-    began, load = time.perf_counter(), round(os.getloadavg()[0], 2)
-    rows = rows_of()
-    runtime = round(time.perf_counter() - began, 1)
     file = out / f"{FILES.get(section, 'throughput')}.json"
-    measured = {"machine": description, "load_average_before": load, "runtime_s": runtime, "rows": rows}
-    results = {**read_json(file), section: measured}
-    write_text(file, json.dumps(results, indent=1) + "\n")
+    results = measure_section(section, rows_of, file, description)
     write_text(file.with_suffix(".md"), render(results))
     draw({section: results[section]}, out)
-    print(f"{section}: {runtime} s", file=sys.stderr)
     print(render({section: results[section]}).split("\n\n", 2)[2])
 
 

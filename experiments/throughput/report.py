@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from experiments.harness import machine_line, markdown_table
+from experiments.harness import markdown_table, render_sections
 
 
 def render(results: dict[str, Any]) -> str:
@@ -12,12 +12,7 @@ def render(results: dict[str, Any]) -> str:
         "Written by `python -m experiments.throughput`; README.md in its folder explains it.\n",
     ]
     sections = {"orchestration": _orchestration, "physics": _physics, "sweep": _sweep, "peer": _peer}
-    for section, to_text in sections.items():
-        if section in results:
-            measured = results[section]
-            took = f"Took {measured['runtime_s']:.0f} s; load average before it {measured['load_average_before']}."
-            parts += [to_text(measured["rows"]), f"{machine_line(measured['machine'])} {took}\n"]
-    return "\n".join(parts)
+    return "\n".join([*parts, *render_sections(results, sections)])
 
 
 def _orchestration(rows: list[dict[str, Any]]) -> str:
