@@ -1,19 +1,17 @@
 """MuJoCo's physics for a batch of slots, in the background: threads of `mujoco.rollout`, and one that awaits them."""
 
 import os
-import threading
-import weakref
 from collections.abc import Callable
 from functools import partial
-from queue import SimpleQueue
 
 import mujoco
 import numpy as np
 import numpy.typing as npt
 from mujoco.rollout import Rollout
 
+from mimicpipe.envs.background import BackgroundThread
+
 Array = npt.NDArray[np.float64]
-_Job = Callable[[], None]
 
 _CHUNKS_PER_THREAD = 8
 """A thread that is done early takes another of so many pieces: slots in contact cost more than others."""
@@ -33,14 +31,7 @@ class Physics:
         self.threads = min(threads or len(os.sched_getaffinity(0)), num_envs)
         # With one thread MuJoCo's pool would only add a hand-over: zero runs the physics in the calling thread.
         self._rollout = Rollout(nthread=self.threads if self.threads > 1 else 0)
-        self._work: SimpleQueue[_Job | None] = SimpleQueue()
-        self._done: SimpleQueue[Exception | None] = SimpleQueue()
-        self._begun = threading.Semaphore(0)
-        # It knows nothing of this object, which may so be dropped without `close`.
-        serving = (self._work, self._begun, self._done)
-        self._caller = threading.Thread(target=_serve, args=serving, name="mimicpipe-physics", daemon=True)
-        self._caller.start()
-        self._leave = weakref.finalize(self, self._work.put, None)
+        self._caller = BackgroundThread("mimicpipe-physics")
         self._substeps = substeps
         self.model = model
         self._models = [model] * num_envs
@@ -48,8 +39,6 @@ class Physics:
         self._control = np.zeros((num_envs, substeps, model.nu))
         self._states = np.empty((num_envs, substeps, 1 + model.nq + model.nv))
         self._sensors = np.empty((num_envs, substeps, model.nsensordata))
-        self._running = False
-        self._closed = False
 
     def start(self, state: Array, control: Array) -> Callable[[], Array]:
         """Begin one control step of K slots.
@@ -64,26 +53,17 @@ class Physics:
         Raises:
             RuntimeError: a step is still running, or the threads have ended.
         """
-        if self._running:
-            raise RuntimeError("a step is still running; end it before the next")
-        if self._closed:
-            raise RuntimeError("step after close")
+        self._caller.check_free()
         count = len(state)
         after = self._states[:count, -1]
         if count == 0:
             return lambda: after
         self._control[:count] = control[:, None]
-        self._running = True
         room = self._states[:count], self._sensors[:count]
-        self._work.put(partial(self.run, state, self._control[:count], *room))
-        # Until this thread waits, the other one cannot have the GIL, which it needs to begin.
-        self._begun.acquire()
+        wait = self._caller.start(partial(self.run, state, self._control[:count], *room))
 
         def end() -> Array:
-            error = self._done.get()
-            self._running = False
-            if error is not None:
-                raise error
+            wait()
             return after
 
         return end
@@ -105,22 +85,5 @@ class Physics:
 
     def close(self) -> None:
         """End the threads; safe to call twice."""
-        if self._closed:
-            return
-        self._closed = True
-        self._leave()
-        self._caller.join()
+        self._caller.close()
         self._rollout.close()
-
-
-def _serve(work: SimpleQueue["_Job | None"], begun: threading.Semaphore, done: SimpleQueue[Exception | None]) -> None:
-    """The thread: job after job, until it gets None."""
-    while (job := work.get()) is not None:
-        begun.release()
-        try:
-            job()
-        except Exception as error:  # noqa: BLE001 - raised where the step is ended
-            done.put(error)
-        else:
-            done.put(None)
-        del job
