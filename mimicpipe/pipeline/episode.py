@@ -1,6 +1,7 @@
 """What travels out of the simulator: an attempt's identity, its outcome, and the columns of a finished episode."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -53,6 +54,8 @@ class Episode:
     """(S,) float64, `MimicEnv.get_state` right after the reset."""
     metadata: dict[str, Any] = field(default_factory=dict)
     """Kept with the episode in the dataset (attempt, seed, source demos, and what a generator returns as metadata)."""
+    finite: bool = False
+    """The columns were looked through by `first_nonfinite` already, and it found nothing."""
 
     @property
     def length(self) -> int:
@@ -70,3 +73,12 @@ def is_finite(values: Tensor) -> bool:
     with np.errstate(over="ignore", invalid="ignore"):
         # A sum is infinite or NaN if a summand is; the other way round it may only have grown too large.
         return math.isfinite(values.numpy().sum()) or bool(torch.isfinite(values).all())
+
+
+def first_nonfinite(columns: Mapping[str, Tensor]) -> str | None:
+    """Which of an episode's columns (T, *shape) holds a NaN or infinity, and in which frame; None if none does."""
+    for name, column in columns.items():
+        if column.is_floating_point() and not is_finite(column):
+            frame = int((~torch.isfinite(column)).reshape(len(column), -1).any(dim=1).nonzero()[0])
+            return f"feature {name!r}: NaN or infinity in frame {frame}"
+    return None

@@ -8,10 +8,11 @@ import logging
 from collections import abc
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from mimicpipe.errors import StallError
-from mimicpipe.pipeline.episode import Attempt, Episode, Outcome, is_finite
+from mimicpipe.pipeline.episode import Attempt, Episode, Outcome, first_nonfinite
 from mimicpipe.pipeline.ledger import ERRORS
 from mimicpipe.pipeline.loop import env_loop
 from mimicpipe.pipeline.protocol import EpisodeTimeoutError, NonFiniteError, PlanFailedError, RunOverError
@@ -167,15 +168,25 @@ async def _finish(run: RunState, slot: int, attempt: Attempt, returned: Returned
     if run.rollout is not None:
         with run.clock.stage("record"):
             episode = run.episode(slot, outcome, dict(returned.metadata))
-            if episode is not None and not _finite(episode):
-                outcome.success, outcome.reason, episode = False, "nonfinite", None
+            if episode is not None:
+                episode = _if_finite(run, episode)
+            if run.on_finished is not None and outcome.length > 0:
+                run.on_finished(slot, outcome)
     run.attempts[slot] = None
     run.was_reset[slot] = False
     await run.ledger.add(outcome, episode)
 
 
-def _finite(episode: Episode) -> bool:
-    return all(is_finite(column) for column in episode.columns.values() if column.is_floating_point())
+def _if_finite(run: RunState, episode: Episode) -> Episode | None:
+    """The episode, known to be finite, so that the recorder need not look; None, and a failure, where it is not."""
+    problem = first_nonfinite(episode.columns)
+    if problem is None:
+        return replace(episode, finite=True)
+    outcome = episode.outcome
+    outcome.success, outcome.reason = False, "nonfinite"
+    if outcome.reason not in run.counters.reasons:  # not every one where a sensor is broken
+        _log.warning("attempt %d in slot %d is not recorded: %s", outcome.attempt, outcome.slot, problem)
+    return None
 
 
 def _note_error(run: RunState, slot: int, attempt: Attempt, error: BaseException | None) -> None:

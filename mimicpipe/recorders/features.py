@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mimicpipe.envs.base import Feature
 from mimicpipe.errors import ConfigError
-from mimicpipe.pipeline.episode import is_finite
+from mimicpipe.pipeline.episode import first_nonfinite
 
 CAMERA_DTYPES = ("image", "video")
 NUMERIC_DTYPES = {
@@ -101,8 +101,13 @@ def with_annotations(features: Mapping[str, Feature], columns: Mapping[str, Tens
     return extended
 
 
-def check_columns(columns: Mapping[str, Tensor], features: Mapping[str, Feature]) -> None:
+def check_columns(columns: Mapping[str, Tensor], features: Mapping[str, Feature], finite: bool = False) -> None:
     """Check that columns are exactly the features, of one length, finite and on the host.
+
+    Args:
+        columns: of an episode, (T, *shape).
+        features: what they are to be.
+        finite: they are known to hold no NaN and no infinity.
 
     Raises:
         ValueError: names the feature.
@@ -115,6 +120,9 @@ def check_columns(columns: Mapping[str, Tensor], features: Mapping[str, Feature]
     length = next(iter(columns.values())).shape[0]
     for name, column in columns.items():
         _check_column(name, column, features[name], length)
+    problem = None if finite else first_nonfinite(columns)
+    if problem is not None:
+        raise ValueError(problem)
 
 
 def _check_column(name: str, column: Tensor, feature: Feature, length: int) -> None:
@@ -126,9 +134,6 @@ def _check_column(name: str, column: Tensor, feature: Feature, length: int) -> N
         raise ValueError(f"feature {name!r}: {column.dtype} where {dtype} is declared")
     if column.device.type != "cpu":
         raise ValueError(f"feature {name!r}: on {column.device}; an episode's columns are on the host")
-    if dtype.is_floating_point and not is_finite(column):
-        frame = int((~torch.isfinite(column)).reshape(length, -1).any(dim=1).nonzero()[0])
-        raise ValueError(f"feature {name!r}: NaN or infinity in frame {frame}")
 
 
 def check_task(task: object) -> None:

@@ -19,7 +19,7 @@ from mimicpipe.errors import ConfigError, RecorderError
 from mimicpipe.pipeline.episode import Episode
 from mimicpipe.recorders.bounded_queue import BoundedQueue
 from mimicpipe.recorders.camera_encoder import CODECS, VideoSettings
-from mimicpipe.recorders.lerobot import Commit, LeRobotRecorder, check_count
+from mimicpipe.recorders.dataset_recorder import Commit, DatasetRecorder, check_count
 from mimicpipe.recorders.staged_storage import StagedStorage, StagingSettings
 
 _THREAD_NAME = "mimicpipe-recorder"
@@ -36,7 +36,7 @@ class _Job:
     nbytes: int
 
 
-class ShardedRecorder(LeRobotRecorder):
+class ShardedRecorder(DatasetRecorder):
     """Checks and queues an episode in `commit`; writers make it durable while the simulator goes on.
 
     Episodes are numbered in the order of their commits; none is dropped, and a full queue makes `commit` wait. Once
@@ -48,10 +48,11 @@ class ShardedRecorder(LeRobotRecorder):
     Memory: the queue's episodes, those being written, and the one in the caller's hands.
 
     Args:
+        root, repo_id, fps, features, **dataset: as `DatasetRecorder`. `image_writer_threads` are the cameras that a
+            writer encodes at once; 0: one after the other.
         async_queue_maxsize: most episodes that wait; 0 is no limit.
         max_queue_bytes: most bytes that wait; 0 or None is no limit. A larger episode waits for an empty queue.
         record_eef_observation: refused, because kinematics belong to the simulator's thread.
-        image_writer_threads: cameras that a writer encodes at once; 0: one after the other.
         workers: processes that write; 0: a thread.
         worker_timeout_s: a process that has encoded no frame and written nothing for this long is replaced, seconds.
         video_codec: one of `camera_encoder.CODECS`. The video settings' defaults are LeRobot's.
@@ -61,12 +62,9 @@ class ShardedRecorder(LeRobotRecorder):
         encoder_threads: threads of an encoder; None is the codec's own choice.
         data_files_size_in_mb: a data file that would become larger is followed by another; an episode is never split.
         video_files_size_in_mb: likewise of videos.
-        resume: go on with what an interrupted run has staged: the number of its episodes, from the first one, that are
-            not committed again; None: a new run.
-        root, repo_id, fps, features, robot_type, use_videos, overwrite, run_info, instruction: as `LeRobotRecorder`.
 
     Raises:
-        ConfigError: as `LeRobotRecorder`.
+        ConfigError: as `DatasetRecorder`.
     """
 
     def __init__(
@@ -75,15 +73,10 @@ class ShardedRecorder(LeRobotRecorder):
         repo_id: str,
         fps: int,
         features: Mapping[str, Feature],
-        robot_type: str | None = None,
-        use_videos: bool = True,
-        image_writer_threads: int = 0,
-        overwrite: bool = False,
-        run_info: Mapping[str, Any] | None = None,
-        instruction: str | None = None,
-        record_eef_observation: bool = False,
+        *,
         async_queue_maxsize: int = 0,
         max_queue_bytes: int | None = None,
+        record_eef_observation: bool = False,
         workers: int = 0,
         worker_timeout_s: float = 60.0,
         video_codec: str = "libsvtav1",
@@ -93,7 +86,7 @@ class ShardedRecorder(LeRobotRecorder):
         encoder_threads: int | None = None,
         data_files_size_in_mb: int = 100,
         video_files_size_in_mb: int = 200,
-        resume: int | None = None,
+        **dataset: Any,
     ) -> None:
         check_count("async_queue_maxsize", async_queue_maxsize, minimum=0)
         check_count("max_queue_bytes", 0 if max_queue_bytes is None else max_queue_bytes, minimum=0)
@@ -107,19 +100,7 @@ class ShardedRecorder(LeRobotRecorder):
                 "record_eef_observation: the worker thread may not use the simulator; "
                 "take recorder=sync, or record the pose as an observation of the env"
             )
-        super().__init__(
-            root,
-            repo_id,
-            fps,
-            features,
-            robot_type=robot_type,
-            use_videos=use_videos,
-            image_writer_threads=image_writer_threads,
-            overwrite=overwrite,
-            run_info=run_info,
-            instruction=instruction,
-            resume=resume,
-        )
+        super().__init__(root, repo_id, fps, features, **dataset)
         self._settings = StagingSettings(
             workers=workers,
             hang_timeout_s=worker_timeout_s,
@@ -127,6 +108,7 @@ class ShardedRecorder(LeRobotRecorder):
             data_files_size_in_mb=data_files_size_in_mb,
             video_files_size_in_mb=video_files_size_in_mb,
         )
+        resume: int | None = dataset.get("resume")
         self._staged = StagedStorage(self._spec, self._settings, resumed=resume is not None)
         self._resumed = resume or 0
         self._queue: BoundedQueue[_Job] = BoundedQueue(async_queue_maxsize, max_queue_bytes or 0)
@@ -146,6 +128,7 @@ class ShardedRecorder(LeRobotRecorder):
             commit = self._admit(episode)
             if commit is None:
                 return
+            self._start_writers()
             job = _Job(commit, self._next_index, episode.nbytes)
             self._next_index += 1
         self._queue.put(job, episode.nbytes)
@@ -156,31 +139,10 @@ class ShardedRecorder(LeRobotRecorder):
             commit = self._admit(episode)
             if commit is None:
                 return True
+            self._start_writers()
             taken = self._queue.try_put(_Job(commit, self._next_index, episode.nbytes), episode.nbytes)
             self._next_index += taken
             return taken
-
-    def finalize(self) -> Path | None:
-        """Write what is queued, end the writers, then assemble the dataset and move it to its place.
-
-        Returns:
-            Its folder, or None if no episode was committed. Idempotent, as `LeRobotRecorder.finalize`.
-
-        Raises:
-            RecorderError: committed episodes that could not be written, or a dataset that could not be assembled; says
-                where the durable episodes are.
-        """
-        self._end_writers()
-        return super().finalize()
-
-    def abort(self) -> None:
-        """Drop what is queued, wait for what is being written, and remove everything, durable or not."""
-        self._refuse_commits()
-        self._queue.close()
-        self._queue.clear()
-        self._end_writers()
-        self._staged.discard()
-        super().abort()
 
     @property
     def async_stats(self) -> dict[str, float]:
@@ -196,22 +158,19 @@ class ShardedRecorder(LeRobotRecorder):
         return {key: stats[key] for key in keys}
 
     def stats(self) -> dict[str, float]:
-        """`async_stats`, `mb_per_s` as `LeRobotRecorder.stats`, `queue_bytes` that wait, and `queue_wait_s`.
+        """`async_stats`, `mb_per_s` as `DatasetRecorder.stats`, `queue_bytes` that wait, and `queue_wait_s`.
 
         The last is how long episodes have waited to be written, summed over episodes.
         """
         return self.async_stats | self._queue.stats() | super().stats()
 
-    def _admit(self, episode: Episode) -> Commit | None:
-        """Check an episode, and start the writers with the first; the caller holds the lock."""
-        commit = self._checked(episode)
-        if commit is not None and not self._threads:
-            for number in range(max(1, self._settings.workers)):
-                # A daemon, so that a caller who dies without `finalize` is not kept alive; `_leave` runs at exit.
-                thread = threading.Thread(target=self._write_all, args=(number,), name=_THREAD_NAME, daemon=True)
-                self._threads.append(thread)
-                thread.start()
-        return commit
+    def _start_writers(self) -> None:
+        """Start the writers with the first episode; the caller holds the commit lock."""
+        for number in range(max(1, self._settings.workers) - len(self._threads)):
+            # A daemon, so that a caller who dies without `finalize` is not kept alive; `_leave` runs at exit.
+            thread = threading.Thread(target=self._write_all, args=(number,), name=_THREAD_NAME, daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def _write_all(self, number: int) -> None:
         """A writer: group after group, until the queue is closed and empty."""
@@ -256,20 +215,28 @@ class ShardedRecorder(LeRobotRecorder):
             self._failures.append(("on_durable", error))
 
     def _end_writers(self) -> None:
-        """Refuse commits, and wait until everything queued is written."""
-        self._refuse_commits()
+        """Wait until everything queued is written; nothing more is committed."""
         self._queue.close()
         for thread in self._threads:
             thread.join()
 
     def _complete(self) -> None:
+        self._end_writers()
         try:
             self._path = self._staged.publish(self._resumed + self._num_saved, self._next_index)
         except Exception as error:  # noqa: BLE001 - raised with the other failures, now and at every later call
             self._failures.append(("storage", error))
 
+    def _discard(self) -> None:
+        """Drop what is queued, wait for what is being written, and remove everything."""
+        self._queue.close()
+        self._queue.clear()
+        self._end_writers()
+        self._staged.discard()
+
     def _leave(self) -> None:
         """At exit without `finalize`: write what is queued, and leave it to be recovered."""
+        self._refuse_commits()
         self._end_writers()
         self._staged.leave()
 

@@ -111,7 +111,7 @@ def test_a_slot_that_is_not_finite_fails_alone_and_is_used_again(env_class, make
 
 @BOTH_ENVS
 @pytest.mark.parametrize("recorded", [True, False])  # failed attempts, too
-def test_a_frame_that_is_not_finite_is_never_recorded(env_class, recorded):
+def test_a_frame_that_is_not_finite_is_never_recorded(env_class, recorded, caplog):
     """A sensor that fails for one step: the simulator's state is finite again when the plan ends."""
 
     class Flickers(env_class):
@@ -128,6 +128,12 @@ def test_a_frame_that_is_not_finite_is_never_recorded(env_class, recorded):
     assert_exact(run)
     assert run.rows[1][1:3] == (False, "nonfinite")
     assert all(torch.isfinite(e.columns["observation.state"]).all() for e in run.sink.episodes)
+    assert all(e.finite for e in run.sink.episodes)
+    slot = run.outcomes[1].slot
+    assert (
+        f"attempt 1 in slot {slot} is not recorded: feature 'observation.state': NaN or infinity in frame 7"
+        in caplog.text
+    )
 
 
 @BOTH_ENVS
