@@ -1,21 +1,26 @@
 """An env without physics: the eef goes where it is told, a gripper that closes around a box carries it.
 
-For orchestration benchmarks and tests that need thousands of episodes in a second. A step is one short, fixed list of
-elementwise tensor operations on component-first rows (see mimicpipe.envs.rows), whatever the number of slots; nothing
-waits for the device, and a slot's bits do not depend on the batch around it.
+For orchestration benchmarks and tests that need thousands of episodes in a second. On a CPU a step is one compiled loop
+(`kinematic_kernels`), which runs in the background where there are slots enough to gain by it; on other devices it is a
+fixed list of tensor operations (`kinematic_ops`). A slot's bits do not depend on the batch around it.
 
 What it leaves out: contact. Fingers and carried boxes pass through others, and a released box keeps its tilt.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from mimicpipe.envs import actions as act
+from mimicpipe.envs import kinematic_kernels as kernels
 from mimicpipe.envs import rows
+from mimicpipe.envs.background import BackgroundThread
 from mimicpipe.envs.base import Feature, MimicEnv, require_known
+from mimicpipe.envs.kinematic_ops import KinematicOps, KinematicRules
 from mimicpipe.envs.kinematic_state import KinematicState
 from mimicpipe.envs.tasks.base import Task, TaskView
 from mimicpipe.errors import ConfigError
@@ -34,6 +39,11 @@ _GRASP_MARGIN = 0.004
 """How far outside a box the grasp point may lie when the fingers close on it, metres."""
 
 _FPS = 20
+
+_BACKGROUND_ENVS = 256
+"""With fewer slots a step takes less time than to hand it to another thread."""
+_SCALE = np.repeat([act.POSITION_SCALE, act.ROTATION_SCALE], act.NOISE_DIM // 2)
+_NO_NOISE = np.zeros((0, 0), dtype=np.float32)
 
 
 class KinematicEnv(MimicEnv):
@@ -74,25 +84,25 @@ class KinematicEnv(MimicEnv):
         self.object_names = tuple(box.name for box in task.objects)
         self.task_description = task.description
         self.observation_features = _observation_features(self.object_names)
-        self._gain = 1.0 - lag
+        half_sizes = tuple(box.half_size for box in task.objects)
+        self._rules = KinematicRules(control, 1.0 - lag, half_sizes, _GRASP_MARGIN, MAX_WIDTH, _GRIPPER_GAIN, _FPS)
+        self._half_sizes = np.asarray(half_sizes, dtype=np.float64)
+        self._slots = np.arange(num_envs)
+        self._compiled = self.device.type == "cpu"
+        self.steps_in_background = self._compiled and num_envs >= _BACKGROUND_ENVS
+        self._thread = BackgroundThread("mimicpipe-kinematic") if self.steps_in_background else None
         with torch.inference_mode():
-            self._make_constants()
-            self._state = KinematicState.empty(len(self.object_names), num_envs, self.device)
+            self._ops = KinematicOps(self._rules, self.device)
+            self._home = torch.tensor(HOME_POSITION, device=self.device)[:, None]
+            self._home_signs = torch.tensor([1.0, -1.0, -1.0], device=self.device)  # the diagonal of the home rotation
+            shape = len(half_sizes), num_envs, self.device
+            self._state = KinematicState.empty(*shape, by_slot=self._compiled)
             self._view = self._look(self._state)
+            # A step in the background writes its result here, while the state before it is shown.
+            self._next = KinematicState.empty(*shape, by_slot=self._compiled)
+            self._next_view = self._look(self._next)
         # A defined state before the first reset, which the caller makes with the attempts' own seeds.
         self.reset(self.all_ids(), np.arange(num_envs))
-
-    def _make_constants(self) -> None:
-        """Tensors that steps use; Python numbers would do for some, but each costs a conversion in each operation."""
-        half_size = torch.tensor([box.half_size for box in self.task.objects], device=self.device)
-        self._half_size = half_size[:, None, :, None]  # (M, 1, 3, 1), along the columns of a rotation
-        self._reach = half_size[:, :, None] + _GRASP_MARGIN  # (M, 3, 1)
-        self._box_width = 2.0 * half_size[:, :2].amin(dim=1, keepdim=True)  # (M, 1)
-        self._home = torch.tensor(HOME_POSITION, device=self.device)[:, None]
-        self._home_signs = torch.tensor([1.0, -1.0, -1.0], device=self.device)  # the diagonal of the home rotation
-        self._zero, self._rate, self._width_decay, self._width_gain = torch.tensor(
-            [0.0, _FPS, 1.0 - _GRIPPER_GAIN, MAX_WIDTH * _GRIPPER_GAIN], device=self.device
-        )
 
     # -- time
 
@@ -111,103 +121,67 @@ class KinematicEnv(MimicEnv):
         poses = self.task.sample_object_poses(seeds)
         return [poses[name].to(self.device, torch.float32) for name in self.object_names]
 
-    @torch.inference_mode()
     def step(self, actions: Tensor, env_ids: Tensor | None = None) -> None:
         """Advance one control step of 1/20 s; see `MimicEnv.step`.
 
         Raises:
             ValueError: `actions` is not (num_envs, action_dim).
         """
+        self.start_step(actions, env_ids)()
+
+    def start_step(self, actions: Tensor, env_ids: Tensor | None = None) -> Callable[[], None]:
+        """Begin such a step; see `MimicEnv.start_step`.
+
+        Raises: as `step`; and RuntimeError while an earlier step in the background has not ended.
+        """
         if actions.shape != (self.num_envs, self.action_dim):
             raise ValueError(f"actions must be {(self.num_envs, self.action_dim)}, got {tuple(actions.shape)}")
+        if not self._compiled:
+            return partial(self._step_by_ops, actions, env_ids)
+        slots = self._slots if env_ids is None else env_ids.numpy()
+        step = partial(self._step_compiled, np.array(actions.numpy(), dtype=np.float32, order="C"), slots)
+        end = step if self._thread is None else self._thread.start(step)
+
+        def finish() -> None:
+            end()
+            if len(slots) < self.num_envs:
+                moved = np.zeros(self.num_envs, dtype=np.bool_)
+                moved[slots] = True
+                kernels.carry_over(self._state.by_slot, self._next.by_slot, moved)
+            self._state, self._next = self._next, self._state
+            self._view, self._next_view = self._next_view, self._view
+
+        return finish
+
+    def _step_compiled(self, actions: npt.NDArray[np.float32], slots: npt.NDArray[np.int64]) -> None:
+        rules = self._rules
+        kernels.step(
+            self._state.by_slot, self._next.by_slot, slots, actions, self.control == "ik_rel", _SCALE,
+            rules.gain, self._half_sizes, rules.grasp_margin, rules.max_width, rules.gripper_gain, float(rules.fps),
+        )  # fmt: skip
+
+    @torch.inference_mode()
+    def _step_by_ops(self, actions: Tensor, env_ids: Tensor | None) -> None:
         # Slots to step are sorted and unique, so as many as there are means all.
-        if env_ids is not None and env_ids.shape[0] != self.num_envs:
-            part = self._state.gather(env_ids)
-            self._advance(part, actions.index_select(0, env_ids))
-            self._state.scatter(part, env_ids)
-        else:
-            self._advance(self._state, actions)
+        if env_ids is None or env_ids.shape[0] == self.num_envs:
+            self._ops.advance(self._state, actions)
+            return
+        part = self._state.gather(env_ids)
+        self._ops.advance(part, actions.index_select(0, env_ids))
+        self._state.scatter(part, env_ids)
 
-    def _advance(self, state: KinematicState, actions: Tensor) -> None:
-        """One step of all slots of `state`, in place; actions (K, A)."""
-        command = actions.t().contiguous()
-        closing = command[-1] < self._zero
-        carried = torch.logical_and(state.held, closing)
-        before = state.object_pos.clone()
-        self._move(state, act.motion_rows(self.control, state.eef_rot, state.eef_pos, command, self._gain), carried)
-        held = self._grip(state, closing, carried)
-        torch.where(held, state.object_height, self._resting_height(state), out=state.object_height)
-        x, y, z = (state.object_pos - before).unbind(1)
-        torch.mul(torch.hypot(torch.hypot(x, y), z), self._rate, out=state.speed)
-
-    def _move(self, state: KinematicState, motion: Tensor, carried: Tensor) -> None:
-        """Turn and shift the eef, and with it the objects `carried` (M, K), by `motion` (6, K)."""
-        target = state.eef_pos + motion[:3]
-        turn_x, turn_y, turn_z = rows.matrix_from_axis_angle(motion[3:]).view(1, 3, 3, 1, -1).unbind(2)
-        row_x, row_y, row_z = state.frame_rows
-        moved = turn_x * row_x + turn_y * row_y + turn_z * row_z  # [R | p] turned about the origin
-        moved_pos = moved[:, :, 3]
-        moved_pos += target - moved_pos[0]
-        follows = torch.cat((state.always, carried))
-        torch.where(follows.view(-1, 1, 1, follows.shape[1]), moved, state.frames, out=state.frames)
-        state.eef_pos.copy_(target)  # without the rounding of the sum above
-
-    def _grip(self, state: KinematicState, closing: Tensor, carried: Tensor) -> Tensor:
-        """Move the fingers; (M, K) bool objects that are held then.
-
-        An object is taken by the step in which the fingers reach its width with the grasp point inside it: fingers that
-        are closed already, or on another object, take nothing.
-        """
-        decayed = state.width * self._width_decay
-        width = torch.where(closing, decayed, decayed + self._width_gain)
-        reached = (state.width > self._box_width) & (width <= self._box_width)
-        x, y, z = ((state.eef_pos - state.object_pos).unsqueeze(2) * state.object_rot).unbind(1)
-        in_x, in_y, in_z = ((x + y + z).abs() <= self._reach).unbind(1)
-        held = carried | (reached & in_x & in_y & in_z)
-        state.held.copy_(held)
-        torch.maximum(width, (state.held * self._box_width).amax(dim=0), out=state.width)
-        return held
-
-    def _resting_height(self, state: KinematicState) -> Tensor:
-        """Heights (M, K) of the objects' centres when they lie on whatever is below them.
-
-        A box bears another one whose centre is above its own and over its axis-aligned outline.
-        """
-        if len(self.object_names) == 1:
-            x, y, z = (state.object_up.abs() * self._half_size[:, 0]).unbind(1)
-            return x + y + z
-        x, y, z = (state.object_rot.abs() * self._half_size).unbind(2)
-        extent = x + y + z  # (M, 3, K) half sides of the outlines
-        x, y, z = (state.object_pos.unsqueeze(1) - state.object_pos).unbind(2)  # (M, M, K): of object i from object j
-        extent_x, extent_y, extent_z = extent.unbind(1)
-        bears = (x.abs() <= extent_x) & (y.abs() <= extent_y) & (z > self._zero)
-        top = (state.object_height + extent_z) * bears
-        return extent_z + top.amax(dim=1)
+    def close(self) -> None:
+        """End the thread of steps in the background; safe to call twice."""
+        if self._thread is not None:
+            self._thread.close()
 
     # -- what the pipeline and generators see
 
     def observe(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
         """Observations {feature: (K, *shape)} float32; quaternions are wxyz."""
         with torch.inference_mode():
-            features = self._observe(self._pick(env_ids))
+            features = self._ops.observe(self._pick(env_ids))
         return {name: _columns(values) for name, values in features.items()}
-
-    def _observe(self, state: KinematicState) -> dict[str, Tensor]:
-        """The observations' rows {feature: (C, K)}."""
-        rot = state.bodies[:, :3, :3].permute(1, 2, 0, 3).contiguous()  # (3, 3, M + 1, K)
-        rot[:, :, 0] *= self._home_signs[:, None]
-        quat = rows.quat_from_matrix(rot.view(3, 3, -1)).view(4, rot.shape[2], -1)
-        relative, objects = quat[:, 0], quat[:, 1:]
-        w, x, y, z = relative.unbind(0)
-        # relative * (0, 1, 0, 0), the home rotation: its sign is steady at any yaw, where w >= 0 would flip it.
-        eef_pose = torch.cat((state.eef_pos, torch.stack((-x, w, z, -y))))
-        object_poses = torch.cat((state.object_pos, objects.transpose(0, 1)), dim=1)
-        turned = rows.axis_angle_from_quat(relative)
-        return {
-            "observation.state": torch.cat((state.eef_pos, turned, state.width.unsqueeze(0))),
-            "observation.eef_pose": eef_pose,
-            "observation.environment_state": object_poses.flatten(0, 1),
-        }
 
     def get_robot_eef_pose(self, eef_name: str, env_ids: Tensor | None = None) -> Tensor:
         """Pose (K, 4, 4) of the eef: origin at the grasp point, z the approach axis, y from finger to finger."""
@@ -234,6 +208,18 @@ class KinematicEnv(MimicEnv):
         """Actions (K, A) that lead from the current state to the targets; see `MimicEnv`."""
         eef = self.eef_names[0]
         noise = action_noise.get(eef) if action_noise else None
+        if self._compiled and self.control == "ik_rel":
+            out = torch.empty(target_eef_pose[eef].shape[0], self.action_dim)
+            kernels.relative_actions(
+                self._state.by_slot,
+                self._slots if env_ids is None else env_ids.numpy(),
+                target_eef_pose[eef].numpy(),
+                gripper_action[eef].numpy(),
+                _NO_NOISE if noise is None else noise.numpy(),
+                _SCALE,
+                out.numpy(),
+            )
+            return out
         with torch.inference_mode():
             state = self._pick(env_ids)
             actions = act.action_rows(
@@ -271,6 +257,9 @@ class KinematicEnv(MimicEnv):
 
     def finite(self, env_ids: Tensor | None = None) -> Tensor:
         """(K,) bool: the slot's state has no NaN or infinity."""
+        if self._compiled:
+            states = self._state.by_slot if env_ids is None else self._state.by_slot[env_ids.numpy()]
+            return torch.from_numpy(np.isfinite(states).all(axis=1))
         return torch.isfinite(self._pick(env_ids).data).all(dim=0)
 
     def get_state(self, env_ids: Tensor | None = None) -> Tensor:

@@ -1,11 +1,16 @@
 """The state of N kinematic slots: one (C, N) tensor, cut into named rows once.
 
+In memory a component's numbers lie side by side, which is what tensor operations want; or, for a loop over slots, a
+slot's do.
+
 Bodies come first, the eef as body 0, then the M objects, each a 4x4 pose in 16 rows, so that a task can look at
 (N, 4, 4) poses without a copy. Then one row of gripper width, M rows of "carried" (0 or 1) and M rows of linear speed.
 """
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -43,6 +48,11 @@ class KinematicState:
     always: Tensor
     """(1, N) bool, true; no part of the state."""
 
+    @property
+    def by_slot(self) -> npt.NDArray[np.float32]:
+        """(N, C) the same memory for compiled loops; only of a state on the CPU."""
+        return self.data.numpy().T
+
     @classmethod
     def over(cls, data: Tensor, num_objects: int) -> "KinematicState":
         """Views of `data` (C, N)."""
@@ -66,9 +76,10 @@ class KinematicState:
         )
 
     @classmethod
-    def empty(cls, num_objects: int, num_envs: int, device: torch.device) -> "KinematicState":
-        """A state of zeros whose poses have a valid last row."""
-        data = torch.zeros(16 * (num_objects + 1) + 1 + 2 * num_objects, num_envs, device=device)
+    def empty(cls, num_objects: int, num_envs: int, device: torch.device, *, by_slot: bool = False) -> "KinematicState":
+        """A state of zeros whose poses have a valid last row; with `by_slot` a slot's numbers lie side by side."""
+        rows = 16 * (num_objects + 1) + 1 + 2 * num_objects
+        data = torch.zeros(num_envs, rows, device=device).t() if by_slot else torch.zeros(rows, num_envs, device=device)
         state = cls.over(data, num_objects)
         state.bodies[:, 3, 3] = 1.0
         return state
