@@ -72,6 +72,13 @@ class RolloutBuffer:
                 self._other[name] = torch.zeros(shape, dtype=value.dtype, device=self._device)
         self._packed = torch.zeros(self._num_envs, self._capacity, width, dtype=torch.float32, device=self._device)
 
+    def column(self, slot: int, length: int, name: str) -> Tensor:
+        """Copy the first `length` frames of one float32 column of a slot to the host, (length, *shape)."""
+        assert self._packed is not None
+        start, shape = self._layout[name]
+        size = torch.Size(shape).numel()
+        return self._packed[slot, :length, start : start + size].reshape(length, *shape).to("cpu", copy=True)
+
     def take(self, slot: int, length: int) -> dict[str, Tensor]:
         """Copy the first `length` frames of a slot to the host: {feature: (length, *shape)}, owning their memory."""
         if self._packed is None or length == 0:

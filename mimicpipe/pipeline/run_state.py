@@ -89,6 +89,8 @@ class RunState:
         self.abort_error: BaseException | None = None
         self.on_stuck: Callable[[StallError], None] | None = None
         """Called where the run cannot end in any other way; should end the process."""
+        self.on_finished: Callable[[int, Outcome], None] | None = None
+        """Called with (slot, outcome) of each finished attempt that the rollout buffer still holds; must be quick."""
         self.over = False
         """The run has ended, or failed: what an attempt in flight still does is of no account."""
 
