@@ -9,7 +9,7 @@ from mimicpipe import poses
 from mimicpipe.envs.actions import GRIPPER_CLOSE, GRIPPER_OPEN
 from mimicpipe.envs.tasks.base import ObjectSpec, Task, TaskView
 from mimicpipe.envs.tasks.grasping import clearance, gripped
-from mimicpipe.envs.tasks.placement import STACK_HALF_RANGE, place_boxes, require_variant
+from mimicpipe.envs.tasks.placement import STACK_HALF_RANGE, place_boxes
 from mimicpipe.pools.experts import EXPERTS, Habits, Move, Scene, above, grasp, lift, retreat, roughly, stay
 from mimicpipe.rng import Seeds
 
@@ -30,10 +30,6 @@ class PlaceTask(Task):
     description = "Put the blue cube onto the mark."
     objects = (ObjectSpec("cube", (0.02, 0.02, 0.02), mass=0.064, rgba=(0.15, 0.3, 0.85, 1.0)),)
     variants = tuple(STACK_HALF_RANGE)
-
-    def __init__(self, variant: str = "D0") -> None:
-        require_variant(self.name, variant, self.variants)
-        self.variant = variant
 
     def sample_object_poses(self, seeds: Seeds) -> dict[str, Tensor]:
         """Cube uniform in the variant's square, with a uniform yaw: {"cube": (K, 4, 4)} float64."""

@@ -81,6 +81,7 @@ class TaskConfig(Component):
     variants: list[str] = field(default_factory=list)
     hold_steps: int = _at_least(1, 10)
     max_episode_steps: int = _at_least(1, 600)
+    needs_contact: bool = False
     subtasks: dict[str, list[SubtaskConfig]] = field(default_factory=dict)
     datagen: DatagenConfig = field(default_factory=DatagenConfig)
 
@@ -247,8 +248,6 @@ GROUPS: dict[str, type] = {
 
 KINEMATIC_ENV = "mimicpipe.envs.kinematic.KinematicEnv"
 SCHEMAS: dict[str | None, type] = {
-    "mimicpipe.envs.tasks.pick.PickTask": TaskConfig,
-    "mimicpipe.envs.tasks.stack.StackTask": TaskConfig,
     "mimicpipe.envs.mujoco.env.MujocoEnv": MujocoEnvConfig,
     KINEMATIC_ENV: KinematicEnvConfig,
     "mimicpipe.datagen.generator.DataGenerator": Component,
@@ -262,7 +261,14 @@ SCHEMAS: dict[str | None, type] = {
     "mimicpipe.trackers.tensorboard.TensorboardTracker": TrackerConfig,
     None: TrackerConfig,
 }
-"""Complete schema of each class that comes with mimicpipe; one of your own needs none."""
+"""Complete schema of each class that comes with mimicpipe, apart from tasks; one of your own needs none."""
+_TASKS = "mimicpipe.envs.tasks."
+
+
+def schema_of(target: str | None) -> type | None:
+    """Complete schema of a class that comes with mimicpipe, by its path; all tasks have the same. None: not ours."""
+    return TaskConfig if target is not None and target.startswith(_TASKS) else SCHEMAS.get(target)
+
 
 TASK_RUN_KEYS = tuple(f.name for f in fields(TaskConfig) if f.name not in ("_target_", "_convert_", "variant"))
 """Keys of `task` that are for the run, not for the task's constructor."""
@@ -290,7 +296,7 @@ def check(cfg: DictConfig) -> RunConfig:
         if not isinstance(node, dict):
             raise ConfigError(f"{group}={show(node)}: a run needs one; choose it with {group}=<option>")
         _check_targets(group, node, allowed if isinstance(allowed, list) else [])
-        schema = SCHEMAS.get(node.get("_target_"))
+        schema = schema_of(node.get("_target_"))
         known = schema is not None and issubclass(schema, base)
         plain[group] = conform(schema if schema is not None and known else base, node, group, closed=known)
     run = conform(RunConfig, plain)
@@ -307,6 +313,8 @@ def is_allowed(path: str, allowed: Iterable[str]) -> bool:
 
 
 def _resolved(cfg: DictConfig) -> dict[str, Any]:
+    if run["env"]["_target_"] == KINEMATIC_ENV and run["task"]["needs_contact"]:
+        raise ConfigError(f"env=kinematic: has no contact, which task={run['task']['name']} needs; use env=mujoco")
     try:
         plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except MissingMandatoryValue as error:

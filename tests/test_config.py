@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from mimicpipe import config as schemas
 from mimicpipe.build import parameters_of
 from mimicpipe.cli import check_command_line
-from mimicpipe.config import GROUPS, RECORDER_RUN_KEYS, SCHEMAS, TASK_RUN_KEYS, RunConfig
+from mimicpipe.config import GROUPS, RECORDER_RUN_KEYS, TASK_RUN_KEYS, RunConfig, schema_of
 from mimicpipe.errors import ConfigError
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -79,7 +79,7 @@ def test_the_defaults_are_the_contract():
 @pytest.mark.parametrize(("group", "name"), COMPONENTS)
 def test_every_option_has_a_closed_schema_and_names_every_key(group, name):
     yaml_keys = set(node(group, name))
-    schema: Any = SCHEMAS[node(group, name)["_target_"]]
+    schema: Any = schema_of(node(group, name)["_target_"])
     assert issubclass(schema, GROUPS[group])
     assert yaml_keys == {field.name for field in dataclasses.fields(schema)}
 

@@ -1,8 +1,9 @@
-"""Scripted experts: for each task a short list of moves, and the habits in which one demo differs from another.
+"""What scripted experts are made of: moves, goals, and the habits in which one demo differs from another.
 
-An expert is a function from a task to its moves. To add one, write it from the goals below and put it into `EXPERTS`
-under the task's name. A goal looks at the scene when its move begins, so an expert takes up whatever the moves before
-it led to. All of it is batched and elementwise: a demo's bits do not depend on the others.
+An expert is a function from a task to its moves. Those that come with the package are in `mimicpipe.pools.scripts`; one
+of your own goes into `EXPERTS` under the task's name. A goal looks at the scene when its move begins, so an expert
+takes up whatever the moves before it led to. All of it is batched and elementwise: a demo's bits do not depend on the
+others.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -129,7 +130,7 @@ _FINGER_RADIUS = 0.012
 """Circle around a finger seen from above, metres."""
 _ENOUGH_ROOM = 0.005
 """Metres."""
-_PASSING = 0.02
+PASSING = 0.02
 """Tolerance of moves that only lead to the next one, metres."""
 
 
@@ -249,40 +250,35 @@ def retreat(scene: Scene, habits: Habits) -> Tensor:
     return _raised(scene.commanded, habits.approach_height + 0.03)
 
 
-# -- experts
+# -- pieces of experts
 
 
-def _take(box: ObjectSpec, others: Sequence[ObjectSpec] = ()) -> tuple[Move, ...]:
+def take(box: ObjectSpec, others: Sequence[ObjectSpec] = ()) -> tuple[Move, ...]:
     """Reach, correct, go down, close."""
-    around = grasp(box, others)
+    return take_at(grasp(box, others))
+
+
+def take_at(around: Goal) -> tuple[Move, ...]:
+    """Reach a grasp from above, correct, go down, close."""
     return (
-        Move(above(roughly(around)), GRIPPER_OPEN, speed=0.25, tolerance=_PASSING, bowed=True),
+        Move(above(roughly(around)), GRIPPER_OPEN, speed=0.25, tolerance=PASSING, bowed=True),
         Move(above(around), GRIPPER_OPEN, speed=0.10, tolerance=0.008),
         Move(around, GRIPPER_OPEN, speed=0.12, pause=(1, 3)),
         Move(stay, GRIPPER_CLOSE, pause=(4, 7)),
     )
 
 
-def pick_expert(task: Task) -> tuple[Move, ...]:
-    """Take the task's only object and hold it up."""
-    (box,) = task.objects
-    return (*_take(box), Move(lift, GRIPPER_CLOSE, speed=0.18, tolerance=_PASSING))
-
-
-def stack_expert(task: Task) -> tuple[Move, ...]:
-    """Take the first object, put it on the second, let go and move away."""
-    top, base = task.objects
-    on_top = place(top, base)
+def put(box: ObjectSpec, base: ObjectSpec) -> tuple[Move, ...]:
+    """Carry the box in the hand over another one, correct, put it down, let go and move away."""
+    on_top = place(box, base)
     return (
-        *_take(top, (base,)),
-        Move(lift, GRIPPER_CLOSE, speed=0.22, pause=(0, 1), tolerance=_PASSING),
-        Move(above(roughly(on_top, 0.5)), GRIPPER_CLOSE, speed=0.25, tolerance=_PASSING, bowed=True),
+        Move(above(roughly(on_top, 0.5)), GRIPPER_CLOSE, speed=0.25, tolerance=PASSING, bowed=True),
         Move(above(on_top), GRIPPER_CLOSE, speed=0.10, tolerance=0.008),
         Move(on_top, GRIPPER_CLOSE, speed=0.12, pause=(1, 4)),
         Move(stay, GRIPPER_OPEN, pause=(2, 5)),
-        Move(retreat, GRIPPER_OPEN, speed=0.20, tolerance=_PASSING),
+        Move(retreat, GRIPPER_OPEN, speed=0.20, tolerance=PASSING),
     )
 
 
-EXPERTS: dict[str, Callable[[Task], tuple[Move, ...]]] = {"pick": pick_expert, "stack": stack_expert}
-"""{task: its expert}."""
+EXPERTS: dict[str, Callable[[Task], tuple[Move, ...]]] = {}
+"""{task: its expert}, of tasks that do not come with the package."""

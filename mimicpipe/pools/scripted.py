@@ -18,12 +18,13 @@ from mimicpipe.envs.base import MimicEnv
 from mimicpipe.envs.tasks.base import Task
 from mimicpipe.errors import ConfigError, SourceDemoError
 from mimicpipe.pools.base import OnError, ReadResult
-from mimicpipe.pools.experts import EXPERTS, Move
+from mimicpipe.pools.experts import Move
 from mimicpipe.pools.script_player import ScriptPlayer
+from mimicpipe.pools.scripts import expert_named, expert_names
 
 HOLD_STEPS = 10
 """Control steps for which success must hold up to a demo's end."""
-MAX_STEPS = 400
+MAX_STEPS = 800
 """Control steps after which a performance counts as failed."""
 FIRST_ATTEMPT = 2**32
 """Attempt index of the first performance: beyond every run's own, so that no generated episode has a demo's scene."""
@@ -142,11 +143,12 @@ def expert_for(env: MimicEnv) -> tuple[Move, ...]:
     task = getattr(env, "task", None)
     if not isinstance(task, Task):
         raise ConfigError("pool=scripted: this env does not say what its task is; use pool=hdf5")
-    if task.name not in EXPERTS:
-        raise ConfigError(f"pool=scripted: no expert for task {task.name}; there are {', '.join(EXPERTS)}")
+    expert = expert_named(task.name)
+    if expert is None:
+        raise ConfigError(f"pool=scripted: no expert for task {task.name}; there are {', '.join(expert_names())}")
     if len(env.eef_names) != 1:
         raise ConfigError(f"pool=scripted: experts move one eef, this env has {', '.join(env.eef_names)}")
-    return EXPERTS[task.name](task)
+    return expert(task)
 
 
 def perform(

@@ -11,7 +11,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from mimicpipe.config import GROUPS, SCHEMAS, RunConfig, SubtaskConfig
+from mimicpipe.config import GROUPS, RunConfig, SubtaskConfig, schema_of
 from mimicpipe.datagen.subtask import DataGenConfig, SubTaskConfig
 from mimicpipe.errors import ConfigError
 from mimicpipe.schema import describe, show
@@ -94,7 +94,7 @@ def _comments(file: Path) -> dict[str, str]:
 
 def _keys_of(file: Path, group: str) -> list[Key]:
     content = _load(file)
-    schema = SCHEMAS.get(content.get("_target_"), GROUPS[group])
+    schema = schema_of(content.get("_target_")) or GROUPS[group]
     docs = {f"datagen.{name}": text for name, text in field_docs(DataGenConfig).items()} if group == "task" else {}
     return _walk(content, schema, group, _comments(file), docs)
 

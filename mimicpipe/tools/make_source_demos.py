@@ -11,8 +11,7 @@ from pathlib import Path
 
 from mimicpipe.envs.mujoco.env import MujocoEnv
 from mimicpipe.envs.tasks.base import Task
-from mimicpipe.envs.tasks.pick import PickTask
-from mimicpipe.envs.tasks.stack import StackTask
+from mimicpipe.envs.tasks.catalog import task_classes
 from mimicpipe.errors import MimicpipeError
 from mimicpipe.pools.hdf5_writer import write_demos
 from mimicpipe.pools.scripted import Collection, collect_scripted_demos
@@ -21,7 +20,6 @@ from mimicpipe.preflight import BUNDLED_DEMOS
 VARIANT = "D0"
 NUM_DEMOS = 10
 SEED = 3
-_TASKS: dict[str, type[PickTask] | type[StackTask]] = {"pick": PickTask, "stack": StackTask}
 # robomimic's EnvType of a gym environment, which Isaac Lab writes, too.
 _GYM_TYPE = 2
 
@@ -47,21 +45,22 @@ def write(path: Path, task: Task, collection: Collection) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
+    classes = task_classes()
     parser = argparse.ArgumentParser(prog="make_source_demos", description="Record the bundled source demos.")
-    parser.add_argument("task", nargs="*", help=f"tasks to record (default: {' '.join(_TASKS)})")
+    parser.add_argument("task", nargs="*", help=f"tasks to record (default: {' '.join(classes)})")
     parser.add_argument("--variant", default=VARIANT, help=f"reset distribution (default: {VARIANT})")
     parser.add_argument("--num-demos", type=int, default=NUM_DEMOS, help=f"demos per task (default: {NUM_DEMOS})")
     parser.add_argument("--seed", type=int, default=SEED, help=f"seed of scenes and habits (default: {SEED})")
     parser.add_argument("--out", type=Path, default=BUNDLED_DEMOS, help="folder for <task>.hdf5 (default: the package)")
     args = parser.parse_args(argv)
-    names = args.task or list(_TASKS)
-    if unknown := [name for name in names if name not in _TASKS]:
-        parser.error(f"unknown task {', '.join(unknown)}; choose from {', '.join(_TASKS)}")
+    names = args.task or list(classes)
+    if unknown := [name for name in names if name not in classes]:
+        parser.error(f"unknown task {', '.join(unknown)}; choose from {', '.join(classes)}")
     if args.num_demos < 1:
         parser.error(f"--num-demos {args.num_demos}: must be 1 or more")
     try:
         for name in names:
-            task = _TASKS[name](args.variant)
+            task = classes[name](variant=args.variant)
             collection = record(task, args.num_demos, args.seed)
             path = args.out / f"{name}.hdf5"
             write(path, task, collection)

@@ -1,9 +1,10 @@
 """`env=mujoco`: N slots of one scene, stepped in a batch on the CPU.
 
-All state lives in one array (N, S): time, qpos, qvel. A control step is: IK of all slots in a few numpy calls on (…, N)
-arrays, then one call of MuJoCo's `rollout`, whose threads take ten physics steps per slot without the GIL. Solver warm
-starts are zeroed at each control step, so the state and the action alone determine the next state, bit for bit, in any
-slot, at any num_envs and thread count. Poses come from `kinematics`, not from MuJoCo, and are computed once per step.
+State lives in one array (N, S): time, qpos, qvel; the poses of a task's fixtures in a second. A control step is: IK of
+all slots in a few numpy calls on (…, N) arrays, then one call of MuJoCo's `rollout`, whose threads take ten physics
+steps per slot without the GIL. Solver warm starts are zeroed at each control step, so the state and the action alone
+determine the next state, bit for bit, in any slot, at any num_envs and thread count. Poses come from `kinematics` and
+`frames`, not from MuJoCo, and are computed once per step.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,8 @@ from mimicpipe.envs.actions import GRIPPER_DIM, NOISE_DIM, action_dim, action_fe
 from mimicpipe.envs.base import Feature, MimicEnv, require_known
 from mimicpipe.envs.mujoco import ik, kernels, kinematics
 from mimicpipe.envs.mujoco.actions import Actions, asked_motion, asked_pose, encode
+from mimicpipe.envs.mujoco.checks import check_config, torch_device
+from mimicpipe.envs.mujoco.frames import Frames
 from mimicpipe.envs.mujoco.kernels import Ints
 from mimicpipe.envs.mujoco.kinematics import ArmPose, Array
 from mimicpipe.envs.mujoco.panda import ARM_JOINTS, FINGER_JOINTS, MAX_FINGER
@@ -72,16 +75,16 @@ class MujocoEnv(MimicEnv):
         control: str = "ik_rel",
         threads: int | None = None,
     ) -> None:
-        _check_config(num_envs, cameras, image_size, threads)
+        check_config(num_envs, cameras, image_size, threads)
         self.task = task
         self.num_envs = num_envs
-        self.device = _torch_device(device)
+        self.device = torch_device(device)
         self.control = check_control(control)
-        self.object_names = tuple(box.name for box in task.objects)
+        self.object_names = task.body_names
         self.task_description = task.description
         self.action_dim = action_dim(control)
         self.action_feature = action_feature(control)
-        self.observation_features = _observation_features(self.object_names, cameras, image_size)
+        self.observation_features = _observation_features(task, cameras, image_size)
 
         self.model = build_model(task, image_size)
         self._renderer = CameraRenderer(self.model, cameras, image_size) if cameras else None
@@ -101,7 +104,7 @@ class MujocoEnv(MimicEnv):
     # -- layout ------------------------------------------------------------------------------------------------------
 
     def _index_state(self) -> None:
-        """Columns of the state: time, qpos (arm, fingers, fixtures, objects), qvel."""
+        """Columns of the state: time, qpos (arm, fingers, fixtures' joints, objects), qvel."""
         model = self.model
         size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS.value)
         if size != 1 + model.nq + model.nv:
@@ -109,13 +112,12 @@ class MujocoEnv(MimicEnv):
         arm = [int(model.joint(name).qposadr[0]) for name in (*ARM_JOINTS, *FINGER_JOINTS)]
         if arm != list(range(9)):
             raise AssertionError(f"the robot must come first in qpos, got addresses {arm}")
-        joints = [model.joint(f"{name}_joint") for name in self.object_names]
-        self._object_columns = np.array([[1 + j.qposadr[0] + i for i in range(7)] for j in joints]).reshape(-1, 7)
-        self._speed_columns = np.array([[1 + model.nq + j.dofadr[0] + i for i in range(3)] for j in joints])
+        self._frames = Frames(model, self.task)
         self._initial_row = np.concatenate([[0.0], model.qpos0, np.zeros(model.nv)])
         self._initial_row[1:8] = ik.REST_POSTURE
         self._initial_row[8:10] = MAX_FINGER
         self._state = np.empty((self.num_envs, size))
+        self._fixtures = np.empty((self.num_envs, self._frames.fixture_width))
         self._slots = np.arange(self.num_envs)
 
     # -- state -------------------------------------------------------------------------------------------------------
@@ -125,6 +127,7 @@ class MujocoEnv(MimicEnv):
         self._joints: Array | None = None
         self._arm: ArmPose | None = None
         self._view: TaskView | None = None
+        self._bodies: tuple[Array, Ints] | None = None
 
     def reset(self, env_ids: Tensor, seeds: Seeds) -> None:
         """Arms near the rest posture, gripper open, objects where the task puts them; all from `seeds` alone."""
@@ -133,26 +136,26 @@ class MujocoEnv(MimicEnv):
         state = np.tile(self._initial_row, (len(rows), 1))
         noise = uniforms(seeds, Stream.SCENE, 7, offset=_START_NOISE_OFFSET)
         state[:, 1:8] += (2.0 * noise - 1.0) * _START_NOISE
-        for columns, pose in zip(self._object_columns, self._sample_objects(seeds), strict=True):
-            state[:, columns[:3]] = pose[:, :3, 3]
-            rot = np.ascontiguousarray(pose[:, :3, :3].transpose(1, 2, 0))
-            state[:, columns[3:]] = kinematics.quat_from_rotation(rot).T
+        fixtures = np.empty((len(rows), self._frames.fixture_width))
+        self._frames.set_poses(self.task.sample_object_poses(seeds), state, fixtures)
+        joints = self.task.sample_joint_positions(seeds)
+        for part, column in zip(self.task.parts, self._frames.joint_columns, strict=True):
+            state[:, column] = joints[part.name]
         self._state[rows] = state
+        self._fixtures[rows] = fixtures
         self._touch()
 
-    def _sample_objects(self, seeds: Seeds) -> list[Array]:
-        poses = self.task.sample_object_poses(seeds)
-        return [poses[name].numpy() for name in self.object_names]
-
     def get_state(self, env_ids: Tensor | None = None) -> Tensor:
-        """(K, S) float64: time, qpos, qvel."""
-        state = self._state if env_ids is None else self._state[env_ids.cpu().numpy()]
-        return self._out(state.copy())
+        """(K, S + 7 F) float64: time, qpos, qvel, then positions and wxyz quaternions of the task's F fixtures."""
+        rows = slice(None) if env_ids is None else env_ids.cpu().numpy()
+        return self._out(np.concatenate([self._state[rows], self._fixtures[rows]], axis=1))
 
     def set_state(self, state: Tensor, env_ids: Tensor | None = None) -> None:
-        """Restore states (K, S) from `get_state`."""
+        """Restore states from `get_state`."""
         rows = slice(None) if env_ids is None else env_ids.cpu().numpy()
-        self._state[rows] = state.cpu().numpy()
+        values = state.cpu().numpy()
+        self._state[rows] = values[:, : self._state.shape[1]]
+        self._fixtures[rows] = values[:, self._state.shape[1] :]
         self._touch()
 
     def finite(self, env_ids: Tensor | None = None) -> Tensor:
@@ -197,7 +200,7 @@ class MujocoEnv(MimicEnv):
         return finish
 
     def _controls(self, wanted: Actions, slots: Ints) -> Array:
-        """Servo targets (K, nu) of one control step; those of a slot that has diverged are zero."""
+        """Servo targets (K, nu) of one control step, and fixtures (K, 7 F); a slot that has diverged has zeros."""
         arm = self._arm_pose()
         controls = np.zeros((len(slots), self.model.nu))
         motion = asked_motion(self.control, wanted, slots, arm)
@@ -208,7 +211,7 @@ class MujocoEnv(MimicEnv):
         if not finite.all():
             self._check_diverged(finite, slots)
             controls[~finite] = 0.0
-        return controls
+        return np.concatenate([controls, self._fixtures[slots]], axis=1) if self._fixtures.shape[1] else controls
 
     def _check_diverged(self, finite: npt.NDArray[np.bool_], slots: Ints) -> None:
         """Nothing finite can be asked of a slot that has diverged; of any other, it must be."""
@@ -232,20 +235,34 @@ class MujocoEnv(MimicEnv):
     def _task_view(self) -> TaskView:
         """What the task may see of all slots, float32 tensors on the CPU."""
         if self._view is None:
-            arm, count, objects = self._arm_pose(), self.num_envs, len(self.object_names)
+            arm, count, bodies, columns = self._arm_pose(), self.num_envs, *self._body_rows()
             eef, widths = np.zeros((count, 4, 4), dtype=np.float32), np.empty(count, dtype=np.float32)
-            poses = np.zeros((objects, count, 4, 4), dtype=np.float32)
-            speeds = np.empty((objects, count), dtype=np.float32)
+            poses = np.zeros((len(columns), count, 4, 4), dtype=np.float32)
+            speeds = np.empty((len(self.task.objects), count), dtype=np.float32)
             kernels.look(
-                self._state, arm.pos, arm.rot, self._object_columns, self._speed_columns, eef, poses, speeds, widths
+                self._state, bodies, arm.pos, arm.rot, columns, self._frames.speed_columns, eef, poses, speeds, widths
             )
             self._view = TaskView(
                 object_poses=dict(zip(self.object_names, torch.from_numpy(poses).unbind(), strict=True)),
-                object_speeds=dict(zip(self.object_names, torch.from_numpy(speeds).unbind(), strict=True)),
+                object_speeds=dict(zip(self.object_names, torch.from_numpy(speeds).unbind(), strict=False)),
                 eef_poses={EEF: torch.from_numpy(eef)},
                 gripper_widths={EEF: torch.from_numpy(widths)},
+                joint_positions=self._joint_view(),
             )
         return self._view
+
+    def _body_rows(self) -> tuple[Array, Ints]:
+        """One row per slot with all bodies' poses, and their columns."""
+        if self._bodies is None:
+            self._bodies = self._frames.rows(self._state, self._fixtures)
+        return self._bodies
+
+    def _joint_view(self) -> dict[str, Tensor]:
+        columns = self._frames.joint_columns
+        if not len(columns):
+            return {}
+        values = torch.from_numpy(self._state[:, columns].T.astype(np.float32))
+        return {part.name: row for part, row in zip(self.task.parts, values, strict=True)}
 
     def get_robot_eef_pose(self, eef_name: str, env_ids: Tensor | None = None) -> Tensor:
         """Pose (K, 4, 4) of the grasp point between the fingertips; z is the approach direction."""
@@ -253,7 +270,7 @@ class MujocoEnv(MimicEnv):
         return self._select(self._task_view().eef_poses[eef_name], env_ids)
 
     def get_object_poses(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
-        """Poses {object: (K, 4, 4)} of the boxes' centres."""
+        """Poses {object, fixture or part: (K, 4, 4)} of the bodies' frames."""
         return {name: self._select(pose, env_ids) for name, pose in self._task_view().object_poses.items()}
 
     # -- actions -----------------------------------------------------------------------------------------------------
@@ -307,15 +324,17 @@ class MujocoEnv(MimicEnv):
         slots = self._slots if env_ids is None else env_ids.cpu().numpy()
         out = {name: self._out(value) for name, value in self._low_dim_observations(slots).items()}
         if self._renderer is not None:
-            frames = self._renderer.render(self._state[slots, 1 : 1 + self.model.nq])
+            frames = self._renderer.render(self._state[slots, 1 : 1 + self.model.nq], self._fixtures[slots])
             out |= {f"observation.images.{name}": self._out(frame) for name, frame in frames.items()}
         return out
 
     def _low_dim_observations(self, slots: Ints) -> dict[str, npt.NDArray[np.float32]]:
-        arm, count = self._arm_pose(), len(slots)
+        arm, count, bodies, columns = self._arm_pose(), len(slots), *self._body_rows()
         joints, eef = np.empty((count, 8), dtype=np.float32), np.empty((count, 7), dtype=np.float32)
-        objects = np.empty((count, 7 * len(self.object_names)), dtype=np.float32)
-        kernels.observe(self._state, slots, arm.pos, arm.rot, self._object_columns, joints, eef, objects)
+        objects = np.empty((count, 7 * len(columns) + len(self._frames.joint_columns)), dtype=np.float32)
+        kernels.observe(self._state, bodies, slots, arm.pos, arm.rot, columns, joints, eef, objects)
+        if len(self._frames.joint_columns):
+            objects[:, 7 * len(columns) :] = self._state[slots[:, None], self._frames.joint_columns]
         return {_JOINTS: joints, _EEF_POSE: eef, _OBJECTS: objects}
 
     def close(self) -> None:
@@ -344,37 +363,13 @@ def _pose_tensor(pos: Array, rot: Array) -> Tensor:
     return torch.from_numpy(out)
 
 
-def _observation_features(
-    objects: Sequence[str], cameras: Sequence[str], image_size: tuple[int, int]
-) -> dict[str, Feature]:
+def _observation_features(task: Task, cameras: Sequence[str], image_size: tuple[int, int]) -> dict[str, Feature]:
     pose = ("x", "y", "z", "qw", "qx", "qy", "qz")
     features = {
         _JOINTS: Feature("float32", (8,), (*ARM_JOINTS, _WIDTH_NAME)),
         _EEF_POSE: Feature("float32", (7,), pose),
-        _OBJECTS: Feature("float32", (7 * len(objects),), tuple(f"{name}_{part}" for name in objects for part in pose)),
+        _OBJECTS: Feature("float32", (len(scene),), scene),
+    scene = (*(f"{name}_{part}" for name in task.body_names for part in pose), *(f"{p.name}_joint" for p in task.parts))
     }
     image = Feature("video", (*image_size, 3), ("height", "width", "channels"))
     return features | {f"observation.images.{name}": image for name in cameras}
-
-
-def _torch_device(device: str) -> torch.device:
-    try:
-        out = torch.device(device)
-    except RuntimeError as error:
-        raise ConfigError(f"env.device={device}: not a torch device; use cpu or cuda:0") from error
-    if out.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"env.device={device}: no CUDA on this machine; use env.device=cpu")
-    return out
-
-
-def _check_config(num_envs: int, cameras: Sequence[str], image_size: tuple[int, int], threads: int | None) -> None:
-    if num_envs < 1:
-        raise ConfigError(f"env.num_envs={num_envs}: must be 1 or more")
-    if threads is not None and threads < 1:
-        raise ConfigError(f"env.threads={threads}: must be 1 or more, or null for one per CPU")
-    if unknown := [name for name in cameras if name not in CAMERAS]:
-        raise ConfigError(
-            f"env.cameras={list(cameras)}: no camera {', '.join(unknown)}; choose from {', '.join(CAMERAS)}"
-        )
-    if len(image_size) != 2 or min(image_size) < 16:
-        raise ConfigError(f"env.image_size={list(image_size)}: must be [height, width], each 16 or more")

@@ -15,6 +15,7 @@ from mimicpipe.compiled import compiled
 Array = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 @compiled
@@ -212,11 +213,69 @@ def as_actions(motion: Array, scale: Array, noise: Singles, gripper: Singles, ou
 
 
 @compiled
+def quat_product(a: Array, b: Array, out: Array) -> None:
+    """Hamilton product (4,) of wxyz quaternions."""
+    out[0] = a[0] * b[0] - a[1] * b[1] - a[2] * b[2] - a[3] * b[3]
+    out[1] = a[0] * b[1] + a[1] * b[0] + a[2] * b[3] - a[3] * b[2]
+    out[2] = a[0] * b[2] - a[1] * b[3] + a[2] * b[0] + a[3] * b[1]
+    out[3] = a[0] * b[3] + a[1] * b[2] - a[2] * b[1] + a[3] * b[0]
+
+
+@compiled
+def place_bodies(
+    state: Array, fixtures: Array, object_columns: Ints, owner: Ints, hinge: Bools, geometry: Array,
+    joint_columns: Ints, out: Array,
+) -> None:  # fmt: skip
+    """Fill in rows (N, 7 B) of positions and quaternions: objects, fixtures, parts.
+
+    Fixtures (N, 7 F) are positions, then quaternions; a part has an owner, and geometry (3, 3): its origin, axis and
+    anchor, as in `PartSpec`.
+    """
+    turn, joint_turn, joint_quat, moved = np.empty((3, 3)), np.empty((3, 3)), np.empty(4), np.empty(3)
+    objects, count = object_columns.shape[0], fixtures.shape[1] // 7
+    for i in range(state.shape[0]):
+        for m in range(objects):
+            for k in range(7):
+                out[i, 7 * m + k] = state[i, object_columns[m, k]]
+        for f in range(count):
+            first = 7 * (objects + f)
+            for k in range(3):
+                out[i, first + k] = fixtures[i, 3 * f + k]
+            for k in range(4):
+                out[i, first + 3 + k] = fixtures[i, 3 * count + 4 * f + k]
+        for p in range(len(owner)):
+            base, first, at = 7 * (objects + owner[p]), 7 * (objects + count + p), state[i, joint_columns[p]]
+            for k in range(4):
+                joint_quat[k] = 1.0 if k == 0 else 0.0
+            for k in range(3):
+                moved[k] = geometry[p, 0, k] + (0.0 if hinge[p] else at * geometry[p, 1, k])
+            if hinge[p]:
+                half = math.sin(0.5 * at)
+                joint_quat[0] = math.cos(0.5 * at)
+                for k in range(3):
+                    joint_quat[1 + k] = half * geometry[p, 1, k]
+                rotation_from_quat_of(joint_quat, joint_turn)
+                for r in range(3):
+                    moved[r] += geometry[p, 2, r]
+                    for c in range(3):
+                        moved[r] -= joint_turn[r, c] * geometry[p, 2, c]
+            rotation_from_quat_of(out[i, base + 3 : base + 7], turn)
+            for r in range(3):
+                out[i, first + r] = out[i, base + r]
+                for c in range(3):
+                    out[i, first + r] += turn[r, c] * moved[c]
+            quat_product(out[i, base + 3 : base + 7], joint_quat, out[i, first + 3 : first + 7])
+
+
+@compiled
 def look(
-    state: Array, pos: Array, rot: Array, pose_columns: Ints, speed_columns: Ints,
+    state: Array, bodies: Array, pos: Array, rot: Array, pose_columns: Ints, speed_columns: Ints,
     eef: Singles, objects: Singles, speeds: Singles, widths: Singles,
 ) -> None:  # fmt: skip
-    """Fill in the poses (N, 4, 4) and (M, N, 4, 4), speeds (M, N) and gripper widths (N,) of all slots."""
+    """Fill in the poses (N, 4, 4) and (B, N, 4, 4), speeds (M, N) and gripper widths (N,) of all slots.
+
+    `pose_columns` (B, 7) are columns of `bodies`, `speed_columns` (M, 3) of `state`.
+    """
     turn = np.empty((3, 3))
     for i in range(state.shape[0]):
         widths[i] = state[i, 8] + state[i, 9]
@@ -227,22 +286,23 @@ def look(
         eef[i, 3, 3] = 1.0
         for m in range(pose_columns.shape[0]):
             first = pose_columns[m, 0]
-            rotation_from_quat_of(state[i, first + 3 : first + 7], turn)
+            rotation_from_quat_of(bodies[i, first + 3 : first + 7], turn)
             for r in range(3):
                 for c in range(3):
                     objects[m, i, r, c] = turn[r, c]
-                objects[m, i, r, 3] = state[i, first + r]
+                objects[m, i, r, 3] = bodies[i, first + r]
             objects[m, i, 3, 3] = 1.0
+        for m in range(speed_columns.shape[0]):
             x, y, z = state[i, speed_columns[m, 0]], state[i, speed_columns[m, 1]], state[i, speed_columns[m, 2]]
             speeds[m, i] = math.sqrt(x * x + y * y + z * z)
 
 
 @compiled
 def observe(
-    state: Array, slots: Ints, pos: Array, rot: Array, pose_columns: Ints,
+    state: Array, bodies: Array, slots: Ints, pos: Array, rot: Array, pose_columns: Ints,
     joints: Singles, eef: Singles, objects: Singles,
 ) -> None:  # fmt: skip
-    """Fill in joints and gripper width (K, 8), eef poses (K, 7) and object poses (K, 7 * M) of slots (K,)."""
+    """Fill in joints and gripper width (K, 8), eef poses (K, 7) and bodies' poses (K, >= 7 B) of slots (K,)."""
     quat = np.empty(4)
     for i in range(len(slots)):
         slot = slots[i]
@@ -256,9 +316,9 @@ def observe(
             eef[i, 3 + k] = quat[k]
         for m in range(pose_columns.shape[0]):
             first = pose_columns[m, 0]
-            sign = -1.0 if state[slot, first + 3] < 0.0 else 1.0
+            sign = -1.0 if bodies[slot, first + 3] < 0.0 else 1.0
             for k in range(7):
-                objects[i, 7 * m + k] = state[slot, first + k] * (1.0 if k < 3 else sign)
+                objects[i, 7 * m + k] = bodies[slot, first + k] * (1.0 if k < 3 else sign)
 
 
 # -- inverse kinematics ------------------------------------------------------------------------------------------------

@@ -13,6 +13,9 @@ from mimicpipe.envs.background import BackgroundThread
 
 Array = npt.NDArray[np.float64]
 
+_SERVOS = mujoco.mjtState.mjSTATE_CTRL.value
+_INPUTS = _SERVOS | mujoco.mjtState.mjSTATE_MOCAP_POS.value | mujoco.mjtState.mjSTATE_MOCAP_QUAT.value
+"""What a row of control holds, without fixtures and with them."""
 _CHUNKS_PER_THREAD = 8
 """A thread that is done early takes another of so many pieces: slots in contact cost more than others."""
 
@@ -36,7 +39,7 @@ class Physics:
         self.model = model
         self._models = [model] * num_envs
         self._data = [mujoco.MjData(model) for _ in range(self.threads)]
-        self._control = np.zeros((num_envs, substeps, model.nu))
+        self._control = np.zeros((num_envs, substeps, model.nu + 7 * model.nmocap))
         self._states = np.empty((num_envs, substeps, 1 + model.nq + model.nv))
         self._sensors = np.empty((num_envs, substeps, model.nsensordata))
 
@@ -45,7 +48,7 @@ class Physics:
 
         Args:
             state: (K, S) time, qpos, qvel; must not change until the step has ended.
-            control: (K, nu), held for the whole step.
+            control: (K, nu + 7 F) servo targets, then positions and wxyz quaternions of F fixtures; held for the step.
 
         Returns:
             A function to call once: it waits, and gives the states (K, S) after the step, valid until the next one.
@@ -73,14 +76,15 @@ class Physics:
 
         Args:
             state: (K, S) to start from.
-            control: (K, T, nu).
+            control: (K, T, nu + 7 F).
             states: (K, T, S) room for the states after each.
             sensors: (K, T, nsensordata) room for the sensors.
         """
         count = len(state)
         self._rollout.rollout(
             self._models[:count], self._data, state, control, nstep=control.shape[1], skip_checks=True,
-            state=states, sensordata=sensors, chunk_size=max(1, count // (_CHUNKS_PER_THREAD * self.threads)),
+            control_spec=_INPUTS if self.model.nmocap else _SERVOS, state=states, sensordata=sensors,
+            chunk_size=max(1, count // (_CHUNKS_PER_THREAD * self.threads)),
         )  # fmt: skip
 
     def close(self) -> None:

@@ -42,8 +42,10 @@ class CameraRenderer:
         self._context: mujoco.MjrContext | None
         self._gl, self._context = self._open()
 
-    def render(self, qpos: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.uint8]]:
-        """Frames {camera: (K, H, W, 3)} uint8 of K states' positions (K, nq)."""
+    def render(
+        self, qpos: npt.NDArray[np.float64], fixtures: npt.NDArray[np.float64]
+    ) -> dict[str, npt.NDArray[np.uint8]]:
+        """Frames {camera: (K, H, W, 3)} uint8 of K states' positions (K, nq) and fixtures (K, 7 F)."""
         if self._context is None:
             raise RuntimeError("render after close")
         self._gl.make_current()
@@ -53,8 +55,11 @@ class CameraRenderer:
         buffer = np.empty((self._height, self._width, 3), np.uint8)
         camera = mujoco.MjvCamera()
         camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        split = 3 * self._model.nmocap
         for row, positions in enumerate(qpos):
             self._data.qpos[:] = positions
+            self._data.mocap_pos[:] = fixtures[row, :split].reshape(-1, 3)
+            self._data.mocap_quat[:] = fixtures[row, split:].reshape(-1, 4)
             mujoco.mj_kinematics(self._model, self._data)
             mujoco.mj_comPos(self._model, self._data)
             mujoco.mj_camlight(self._model, self._data)

@@ -1,12 +1,13 @@
-"""The scene of one slot, compiled into one MjModel for all slots: table, Panda, the task's boxes, lights, cameras."""
+"""The scene of one slot, compiled into one MjModel for all slots: table, Panda, the task's bodies, lights, cameras."""
 
 import math
 
 import mujoco
 import numpy as np
 
-from mimicpipe.envs.mujoco.panda import HAND_BODY, OBJECT_BIT, ROBOT_BIT, TABLE_BIT, add_panda
-from mimicpipe.envs.tasks.base import ObjectSpec, Task
+from mimicpipe.envs.mujoco.bodies import add_fixture, add_object, surface
+from mimicpipe.envs.mujoco.panda import HAND_BODY, TABLE_BIT, add_panda
+from mimicpipe.envs.tasks.base import Task
 from mimicpipe.envs.tasks.placement import TABLE_CENTRE
 
 TIMESTEP = 0.005
@@ -16,20 +17,17 @@ SUBSTEPS = 10
 
 CAMERAS = ("front", "wrist")
 
-_SURFACE = {"friction": [1.0, 0.005, 0.0001], "solref": [2 * TIMESTEP, 1.0], "solimp": [0.95, 0.99, 0.001, 0.5, 2.0]}
-"""Table and boxes: friction as robosuite's; contacts as stiff as the time step allows (time constant 2 dt)."""
-
 
 def build_model(task: Task, image_size: tuple[int, int]) -> mujoco.MjModel:
     """Compile a task's scene.
 
     Args:
-        task: names the free boxes and adds its own fixtures.
+        task: names its bodies.
         image_size: (height, width) of camera frames; only sizes the off-screen buffer, physics is the same for all.
 
     Returns:
-        A model whose qpos is: 7 arm joints, 2 fingers, the task's fixtures, then 7 numbers (position, wxyz quaternion)
-        for each of the task's objects.
+        A model whose qpos is: 7 arm joints, 2 fingers, the joints of the fixtures' parts, then 7 numbers (position,
+        wxyz quaternion) for each of the task's objects. Fixtures are mocap bodies, in the task's order.
     """
     # MuJoCo would write MUJOCO_LOG.TXT into the working folder at the first warning; the env reports divergence itself.
     log = mujoco.MjLogConfig.get()
@@ -45,8 +43,10 @@ def build_model(task: Task, image_size: tuple[int, int]) -> mujoco.MjModel:
     _add_table(spec)
     _add_cameras(spec)
     task.add_fixtures(spec)
-    for box in task.objects:
-        _add_box(spec, box)
+    for fixture in task.fixtures:
+        add_fixture(spec, fixture)
+    for item in task.objects:
+        add_object(spec, item)
     return spec.compile()
 
 
@@ -65,20 +65,11 @@ def _add_table(spec: mujoco.MjSpec) -> None:
     # A plane: cheaper than a box and its contacts are the same; the 0.8 m plate around it is for the eye.
     spec.worldbody.add_geom(
         name="table", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[1.0, 1.0, 0.05], rgba=[0, 0, 0, 0],
-        contype=TABLE_BIT, conaffinity=0, **_SURFACE,
+        contype=TABLE_BIT, conaffinity=0, **surface(TIMESTEP),
     )  # fmt: skip
     spec.worldbody.add_geom(
         name="table_plate", type=mujoco.mjtGeom.mjGEOM_BOX, size=[0.4, 0.4, 0.02], rgba=[0.72, 0.63, 0.52, 1],
         pos=[TABLE_CENTRE[0], TABLE_CENTRE[1], -0.02], contype=0, conaffinity=0,
-    )  # fmt: skip
-
-
-def _add_box(spec: mujoco.MjSpec, box: ObjectSpec) -> None:
-    body = spec.worldbody.add_body(name=box.name, pos=[TABLE_CENTRE[0], TABLE_CENTRE[1], box.half_size[2]])
-    body.add_freejoint(name=f"{box.name}_joint")
-    body.add_geom(
-        name=box.name, type=mujoco.mjtGeom.mjGEOM_BOX, size=box.half_size, rgba=box.rgba, mass=box.mass,
-        contype=OBJECT_BIT, conaffinity=TABLE_BIT | OBJECT_BIT | ROBOT_BIT, **_SURFACE,
     )  # fmt: skip
 
 

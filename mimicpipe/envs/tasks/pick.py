@@ -4,7 +4,7 @@ from torch import Tensor
 
 from mimicpipe.envs.tasks.base import ObjectSpec, Task, TaskView
 from mimicpipe.envs.tasks.grasping import clearance, gripped
-from mimicpipe.envs.tasks.placement import STACK_HALF_RANGE, place_boxes, require_variant
+from mimicpipe.envs.tasks.placement import STACK_HALF_RANGE, place_boxes
 from mimicpipe.rng import Seeds
 
 LIFT_HEIGHT = 0.10
@@ -22,10 +22,6 @@ class PickTask(Task):
     # Mass at robosuite's default density, 1000 kg/m3.
     objects = (ObjectSpec("cube", (0.02, 0.02, 0.02), 0.064, (0.85, 0.15, 0.12, 1.0)),)
     variants = tuple(STACK_HALF_RANGE)
-
-    def __init__(self, variant: str = "D0") -> None:
-        require_variant(self.name, variant, self.variants)
-        self.variant = variant
 
     def sample_object_poses(self, seeds: Seeds) -> dict[str, Tensor]:
         """Cube on the table, uniform in the variant's square, yaw uniform: {"cube": (K, 4, 4)} float64."""

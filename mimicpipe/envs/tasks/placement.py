@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from mimicpipe.envs.tasks.base import ObjectSpec
-from mimicpipe.errors import ConfigError
 from mimicpipe.rng import Seeds, Stream, uniforms
 
 TABLE_CENTRE = (0.56, 0.0)
@@ -22,12 +21,6 @@ al., "MimicGen", arXiv 2310.17596, appendix on tasks; same bounds as in mimicgen
 
 _CANDIDATES = 64
 """Placements drawn per object and seed: one fails with a chance below 0.5 in D0, all in less than 1e-19 of seeds."""
-
-
-def require_variant(task: str, variant: str, variants: Sequence[str]) -> None:
-    """Raise ConfigError that lists the valid variants unless `variant` is one of them."""
-    if variant not in variants:
-        raise ConfigError(f"task.variant={variant}: task {task} has {', '.join(variants)}")
 
 
 def place_boxes(seeds: Seeds, objects: Sequence[ObjectSpec], half_range: float) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ from torch import Tensor
 from mimicpipe.envs.tasks.base import ObjectSpec, Task, TaskView
 from mimicpipe.envs.tasks.grasping import clearance, distance, gripped
 from mimicpipe.envs.tasks.pick import GRASP_CLEARANCE
-from mimicpipe.envs.tasks.placement import STACK_HALF_RANGE, place_boxes, require_variant
+from mimicpipe.envs.tasks.placement import STACK_HALF_RANGE, place_boxes
 from mimicpipe.rng import Seeds
 
 _HEIGHT_TOLERANCE = 0.005
@@ -37,10 +37,6 @@ class StackTask(Task):
         ObjectSpec("cubeB", (0.025, 0.025, 0.025), 0.125, (0.15, 0.6, 0.2, 1.0)),
     )
     variants = tuple(STACK_HALF_RANGE)
-
-    def __init__(self, variant: str = "D0") -> None:
-        require_variant(self.name, variant, self.variants)
-        self.variant = variant
 
     def sample_object_poses(self, seeds: Seeds) -> dict[str, Tensor]:
         """Both cubes on the table, apart, uniform in the variant's square and in yaw: {cube: (K, 4, 4)} float64."""

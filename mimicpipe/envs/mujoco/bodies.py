@@ -1,0 +1,91 @@
+"""A task's bodies in an MjSpec: free objects, fixtures and the parts on their joints."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import mujoco
+
+from mimicpipe.envs.mujoco.panda import OBJECT_BIT, ROBOT_BIT, TABLE_BIT
+from mimicpipe.envs.tasks.base import FixtureSpec, ObjectSpec, PartSpec, Rgba, Shape
+from mimicpipe.envs.tasks.placement import TABLE_CENTRE
+
+_KINDS = {
+    "box": mujoco.mjtGeom.mjGEOM_BOX,
+    "cylinder": mujoco.mjtGeom.mjGEOM_CYLINDER,
+    "capsule": mujoco.mjtGeom.mjGEOM_CAPSULE,
+}
+_JOINTS = {"slide": mujoco.mjtJoint.mjJNT_SLIDE, "hinge": mujoco.mjtJoint.mjJNT_HINGE}
+
+
+def joint_name(name: str) -> str:
+    """Of the joint of an object or a part."""
+    return f"{name}_joint"
+
+
+def surface(timestep: float, friction: float = 1.0) -> dict[str, Any]:
+    """Contact of table, objects and fixtures: friction as robosuite's; as stiff as the time step allows (2 dt)."""
+    return {
+        "friction": [friction, 0.005, 0.0001],
+        "solref": [2 * timestep, 1.0],
+        "solimp": [0.95, 0.99, 0.001, 0.5, 2.0],
+    }
+
+
+def add_object(spec: mujoco.MjSpec, item: ObjectSpec) -> None:
+    """Add a free body; it meets everything."""
+    body = spec.worldbody.add_body(name=item.name, pos=[TABLE_CENTRE[0], TABLE_CENTRE[1], item.half_size[2]])
+    body.add_freejoint(name=joint_name(item.name))
+    shapes = item.shapes or (Shape("box", item.half_size),)
+    bits = (OBJECT_BIT, TABLE_BIT | OBJECT_BIT | ROBOT_BIT)
+    _add_shapes(spec, body, item.name, shapes, item.rgba, item.mass, bits)
+
+
+def add_fixture(spec: mujoco.MjSpec, item: FixtureSpec) -> None:
+    """Add a body that the reset places: a mocap body, whose pose is an input of the physics and not a part of qpos.
+
+    It and its parts meet objects and robots, but neither the table nor fixtures: a drawer slides within its limits.
+    """
+    body = spec.worldbody.add_body(name=item.name, pos=[TABLE_CENTRE[0], TABLE_CENTRE[1], 0.0], mocap=True)
+    _add_shapes(spec, body, item.name, item.shapes, item.rgba, 0.0, (0, OBJECT_BIT | ROBOT_BIT))
+    for part in item.parts:
+        _add_part(spec, body, part)
+
+
+def _add_part(spec: mujoco.MjSpec, fixture: "mujoco.MjsBody", part: PartSpec) -> None:
+    body = fixture.add_body(name=part.name, pos=part.pos, gravcomp=1.0 if part.joint == "slide" else 0.0)
+    body.add_joint(
+        name=joint_name(part.name), type=_JOINTS[part.joint], axis=part.axis, pos=part.anchor, range=part.limits,
+        limited=True, damping=part.damping, frictionloss=part.friction,
+    )  # fmt: skip
+    _add_shapes(spec, body, part.name, part.shapes, part.rgba, part.mass, (0, OBJECT_BIT | ROBOT_BIT))
+
+
+def _add_shapes(
+    spec: mujoco.MjSpec,
+    body: "mujoco.MjsBody",
+    name: str,
+    shapes: Sequence[Shape],
+    rgba: Rgba,
+    mass: float,
+    bits: tuple[int, int],
+) -> None:
+    solid = [shape for shape in shapes if shape.collides]
+    volume = sum(_volume(shape) for shape in solid)
+    for index, shape in enumerate(shapes):
+        contype, conaffinity = bits if shape.collides else (0, 0)
+        body.add_geom(
+            name=name if index == 0 else f"{name}_{index}", type=_KINDS[shape.kind],
+            size=[*shape.size, 0.0][:3], pos=shape.pos, quat=shape.quat, rgba=shape.rgba or rgba,
+            mass=mass * (_volume(shape) / volume) if shape.collides else 0.0,
+            contype=contype, conaffinity=conaffinity, **surface(spec.option.timestep, shape.friction),
+        )  # fmt: skip
+
+
+def _volume(shape: Shape) -> float:
+    if shape.kind == "box":
+        x, y, z = shape.size
+        return 8.0 * x * y * z
+    radius, half = shape.size
+    caps = 4.0 / 3.0 * math.pi * radius**3 if shape.kind == "capsule" else 0.0
+    return 2.0 * math.pi * radius * radius * half + caps
