@@ -22,10 +22,8 @@ others need not wait for what it does next. What an attempt does is not changed 
 
 import asyncio
 import time
-from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
@@ -34,7 +32,7 @@ import torch
 from torch import Tensor
 
 from mimicpipe.errors import RequestError
-from mimicpipe.pipeline.episode import Attempt
+from mimicpipe.pipeline.ends import Ints
 from mimicpipe.pipeline.protocol import EpisodeTimeoutError, NonFiniteError, Plan, Planner
 from mimicpipe.pipeline.run_state import RunState
 
@@ -47,18 +45,17 @@ _GATHERED = 1 / 16
 """Slots that sit out are served together, once they are this share of the active ones, or"""
 _GATHER_STEPS = 4
 """at the latest at every so many steps: planning for four slots costs hardly more than for one."""
+_NO_SLOTS = np.zeros(0, dtype=np.int64)
 
 
 class EnvLoop:
-    """State of the loop that no coroutine sees: after which step each slot's plan ends, and single actions."""
+    """State of the loop that no coroutine sees: which slots rest, and single actions."""
 
     def __init__(self, run: RunState) -> None:
         env = run.env
         self.run = run
-        self.ends: defaultdict[int, list[_End]] = defaultdict(list)
-        self.resting: list[_End] = []
-        self.to_continue: list[_End] = []
-        self.token = [0] * env.num_envs
+        self.resting = _NO_SLOTS
+        self.to_continue: list[int] = []
         self.actions = torch.zeros(env.num_envs, env.action_dim, dtype=torch.float32, device=env.device)
         self.manual = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
         self.num_manual = 0
@@ -73,7 +70,8 @@ class EnvLoop:
         run, env = self.run, self.run.env
         self._judge()
         slots = [slot for slot, _ in run.reset_queue.drain()]
-        ids = torch.tensor(slots, dtype=torch.int64, device=env.device)
+        on_host = np.asarray(slots, dtype=np.int64)
+        ids = torch.from_numpy(on_host).to(env.device)
         seeds = np.asarray([_seed(run, slot) for slot in slots], dtype=np.int64)
         with run.clock.stage("reset"):
             env.reset(ids, seeds)
@@ -83,9 +81,9 @@ class EnvLoop:
             if run.rollout is not None:
                 run.rollout.restart(ids)
                 self._remember_initial_state(ids)
+        run.was_reset[on_host] = True
+        run.start[on_host] = run.counters.batch_steps
         for slot in slots:
-            run.was_reset[slot] = True
-            run.start[slot] = run.counters.batch_steps
             run.reset_queue.task_done(slot)
 
     def asked_in_flight(self) -> bool:
@@ -110,7 +108,8 @@ class EnvLoop:
         to_plan: dict[int, tuple[Planner, list[int], list[Any]]] = {}
         asked = run.action_queue.drain()
         if self.to_continue:
-            asked += [(end.slot, end.then) for end in self.to_continue if self._counts(end)]
+            following = ((slot, run.ends.then(slot)) for slot in self.to_continue)
+            asked += [(slot, request) for slot, request in following if request is not None]
             asked.sort(key=itemgetter(0))
             self.to_continue = []
         for slot, payload in asked:
@@ -119,7 +118,7 @@ class EnvLoop:
             elif isinstance(payload, Tensor):
                 singles.append((slot, payload))
             elif isinstance(payload, Plan):
-                self._schedule(slot, run.playheads.load_plan(slot, payload))
+                self._schedule([slot], [run.playheads.load_plan(slot, payload)])
             else:
                 group = to_plan.get(id(payload.planner))
                 if group is None:
@@ -138,12 +137,12 @@ class EnvLoop:
         self.actions.index_copy_(0, slots, stacked)
         self.manual.index_fill_(0, slots, value=True)
         for (slot, _), ok in zip(singles, finite, strict=True):
-            if ok:
-                self.num_manual += 1
-                self._schedule(slot, 1)
-            else:
+            if not ok:
                 self.manual[slot] = False
                 self.run.action_queue.task_done(slot, RequestError(f"slot {slot} put an action that is not finite"))
+        good = [slot for (slot, _), ok in zip(singles, finite, strict=True) if ok]
+        self.num_manual += len(good)
+        self._schedule(good, [1] * len(good))
 
     def _plan(self, planner: Planner, slots: list[int], requests: list[Any]) -> None:
         run = self.run
@@ -152,52 +151,48 @@ class EnvLoop:
         for eef, plans in batch.eefs.items():
             if plans.rows.numel():
                 run.playheads.load(eef, ids.index_select(0, plans.rows), plans)
-        again = set(batch.again)
-        for row, (slot, steps) in enumerate(zip(slots, batch.steps.tolist(), strict=True)):
-            error = batch.errors.get(row)
-            if error is not None:
-                run.action_queue.task_done(slot, error)
-            else:
-                self._schedule(slot, steps, requests[row] if row in again else None)
+        for row, error in batch.errors.items():
+            run.action_queue.task_done(slots[row], error)
+        steps: Ints = batch.steps.numpy()
+        again: list[Any] = [None] * len(slots)
+        for row in batch.again:
+            again[row] = requests[row]
+        if batch.errors:
+            rows = [row for row in range(len(slots)) if row not in batch.errors]
+            slots, steps, again = [slots[row] for row in rows], steps[rows], [again[row] for row in rows]
+        self._schedule(slots, steps, again)
 
-    def _schedule(self, slot: int, steps: int, then: Any = None) -> None:
-        """The slot acts for `steps` from now.
+    def _schedule(self, slots: Sequence[int], steps: Sequence[int] | Ints, then: Sequence[Any] | None = None) -> None:
+        """Slots (K,) act for `steps` (K,) from now.
 
-        Its coroutine is woken then, or at the episode's limit; or, before the limit, the request `then` is served.
+        Their coroutines are woken then, or at the episode's limit; before the limit, the requests `then` are served.
         """
         run = self.run
-        played = run.length(slot)
+        at = np.asarray(slots, dtype=np.int64)
+        played = run.counters.batch_steps - run.start[at]
         left = run.options.max_episode_steps - played
-        if left <= 0:
-            run.action_queue.task_done(slot, _timeout(run))
-            return
-        self.token[slot] += 1
-        end = _End(slot, run.attempts[slot], self.token[slot], timed_out=steps > left, then=then)
-        self.ends[run.counters.batch_steps + min(steps, left)].append(end)
-        if run.rollout is not None:
-            run.rollout.ensure(played + min(steps, left))
+        plays = np.minimum(steps, left)
+        run.ends.schedule(at, run.counters.batch_steps + plays, timed_out=np.greater(steps, left))
+        for slot, request in zip(slots, then or [None] * len(slots), strict=True):
+            run.ends.set_then(slot, request)
+        for row in np.flatnonzero(left <= 0).tolist():
+            run.ends.cancel(slots[row])
+            run.action_queue.task_done(slots[row], _timeout(run))
+        if run.rollout is not None and len(slots):
+            run.rollout.ensure(int((played + plays).max()))
 
     # ---- stepping
 
     def collect_ended(self) -> None:
-        """Add the slots whose plan ends with the state that is shown now to those that rest until `wake`."""
-        due = self.ends.pop(self.run.counters.batch_steps, None)
-        if due or self.resting:
-            self.resting = [end for end in (*self.resting, *(due or ())) if self._counts(end)]
-
-    def _counts(self, end: "_End") -> bool:
-        """Whether the slot still plays what ends; an attempt can have ended by itself."""
-        slot, run = end.slot, self.run
-        return end.token == self.token[slot] and end.attempt is run.attempts[slot] and not run.board.is_thinking(slot)
+        """The slots whose plan has ended with the state that is shown now rest until `wake`."""
+        self.resting = self.run.ends.due(self.run.counters.batch_steps)
 
     @contextmanager
     def step(self) -> Generator[None]:
         """One control step of every slot that is neither parked nor resting, in progress while the block runs."""
         run, env = self.run, self.run.env
-        resting = [end.slot for end in self.resting]
-        active = run.board.active_ids(resting)
-        for slot in resting:
-            run.start[slot] += 1  # the step does not count for it
+        active = run.board.active_ids(self.resting)
+        run.start[self.resting] += 1  # the step does not count for them
         ids = None if active.shape[0] == env.num_envs else active
         with run.clock.stage("step"):
             actions = self._next_actions(ids, active)
@@ -225,8 +220,9 @@ class EnvLoop:
         with run.clock.stage("render" if self.has_cameras else "observe"):
             observations = run.env.observe(ids)
             self.has_cameras = any(value.ndim == 4 for value in observations.values())
+            more = {} if run.frame_columns is None else run.frame_columns(run.env, ids, actions)
         with run.clock.stage("record"):
-            run.rollout.append(active, {**observations, "action": actions})
+            run.rollout.append(active, {**observations, "action": actions, **more})
 
     def _judge(self) -> None:
         """Count success for the slots that the last step has moved, once for each step."""
@@ -264,37 +260,23 @@ class EnvLoop:
 
     def wake(self) -> None:
         """Let the coroutines of resting slots go on, or the request that comes next."""
-        resting, self.resting = self.resting, []
-        if not resting:
+        resting, self.resting = self.resting, _NO_SLOTS
+        if not len(resting):
             return
         run = self.run
         self._judge()
-        slots = torch.tensor([end.slot for end in resting], device=run.env.device)
-        for end, finite in zip(resting, run.env.finite(slots).tolist(), strict=True):
-            if not self._counts(end):
-                continue
-            if not finite:
-                error = NonFiniteError(f"slot {end.slot}: the simulator's state is not finite")
-                run.action_queue.task_done(end.slot, error)
-            elif end.timed_out:
-                run.action_queue.task_done(end.slot, _timeout(run))
-            elif end.then is not None:
-                self.to_continue.append(end)
+        finite = run.env.finite(torch.from_numpy(resting).to(run.env.device)).tolist()
+        timed_out = run.ends.take(resting).tolist()
+        for slot, is_finite, is_over in zip(resting.tolist(), finite, timed_out, strict=True):
+            if not is_finite:
+                error = NonFiniteError(f"slot {slot}: the simulator's state is not finite")
+                run.action_queue.task_done(slot, error)
+            elif is_over:
+                run.action_queue.task_done(slot, _timeout(run))
+            elif run.ends.then(slot) is not None:
+                self.to_continue.append(slot)
             else:
-                run.action_queue.task_done(end.slot)
-
-
-@dataclass(slots=True)
-class _End:
-    """The end of what a slot plays."""
-
-    slot: int
-    attempt: Attempt | None
-    token: int
-    timed_out: bool
-    """The episode's limit comes before the plan's last step."""
-    then: Any
-    """The request that is served next; None wakes the coroutine."""
+                run.action_queue.task_done(slot)
 
 
 def _timeout(run: RunState) -> EpisodeTimeoutError:

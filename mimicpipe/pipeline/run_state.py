@@ -4,12 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from mimicpipe.errors import StallError
 from mimicpipe.pipeline.budget import Budget, BudgetLimits
 from mimicpipe.pipeline.checks import RequestChecks
+from mimicpipe.pipeline.ends import PlanEnds
 from mimicpipe.pipeline.episode import Attempt, Episode, Outcome
 from mimicpipe.pipeline.ledger import ERRORS_IN_A_ROW, EpisodeSink, Ledger, OnOutcome
 from mimicpipe.pipeline.playhead import Playheads
@@ -24,6 +26,8 @@ _SEED_BLOCK = 1024
 """Attempt seeds are drawn this many at a time: one at a time, numpy's overhead would dominate. One block is kept."""
 
 SuccessTerm = Callable[[SimEnv], Tensor]
+FrameColumns = Callable[[Any, Tensor | None, Tensor], dict[str, Tensor]]
+"""(env, slots (K,) or None for all, their actions (K, A)) -> {column: (K, *shape)} of the state before the actions."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class RunState:
         success_term: SuccessTerm | None = None,
         lock: OwnedLock | None = None,
         selector: IdleTimingSelector | None = None,
+        frame_columns: FrameColumns | None = None,
     ) -> None:
         n, device = env.num_envs, env.device
         self.env = env
@@ -75,10 +80,14 @@ class RunState:
         )
         self.playheads = Playheads(n, env.eef_names, env.gripper_dim, env.noise_dim, device)
         self.rollout = RolloutBuffer(n, device) if sink is not None or failed_sink is not None else None
+        self.frame_columns = frame_columns
+        """What is recorded of a frame beside the observations and the action."""
         self.success_term: SuccessTerm = success_term or (lambda e: e.success())
         self.attempts: list[Attempt | None] = [None] * n
-        self.was_reset = [False] * n
-        self.start = [0] * n
+        self.was_reset = np.zeros(n, dtype=np.bool_)
+        self.start = np.zeros(n, dtype=np.int64)
+        """The batch step in which the slot's episode began, and one more for each step that it sat out."""
+        self.ends = PlanEnds(n)
         self.initial_state: Tensor | None = None
         self.hold = torch.zeros(n, dtype=torch.int32, device=device)
         self.ever = torch.zeros(n, dtype=torch.bool, device=device)
@@ -114,7 +123,7 @@ class RunState:
 
     def length(self, slot: int) -> int:
         """Control steps of the slot's current episode."""
-        return self.counters.batch_steps - self.start[slot] if self.was_reset[slot] else 0
+        return self.counters.batch_steps - int(self.start[slot]) if self.was_reset[slot] else 0
 
     def judge(self, slot: int) -> tuple[bool, str]:
         """Whether the slot's episode, as it stands now, is a success, and the reason that is written down."""

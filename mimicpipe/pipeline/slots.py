@@ -6,7 +6,6 @@ wakes the loop.
 """
 
 import asyncio
-from collections.abc import Sequence
 from contextvars import ContextVar
 
 import numpy as np
@@ -67,9 +66,9 @@ class SlotBoard:
         """Whether the slot's coroutine is running or awaits something of its own."""
         return not self._settled[slot]
 
-    def active_ids(self, resting: Sequence[int] = ()) -> Tensor:
-        """(K,) int64 ascending indices of the slots that are not parked, nor among `resting`."""
-        if resting:
+    def active_ids(self, resting: npt.NDArray[np.int64]) -> Tensor:
+        """(K,) int64 ascending indices of the slots that are not parked, nor among `resting` (R,)."""
+        if len(resting):
             active = self._active.copy()
             active[resting] = False
             return self._ids(active)
