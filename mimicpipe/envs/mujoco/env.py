@@ -365,11 +365,11 @@ def _pose_tensor(pos: Array, rot: Array) -> Tensor:
 
 def _observation_features(task: Task, cameras: Sequence[str], image_size: tuple[int, int]) -> dict[str, Feature]:
     pose = ("x", "y", "z", "qw", "qx", "qy", "qz")
+    scene = (*(f"{name}_{part}" for name in task.body_names for part in pose), *(f"{p.name}_joint" for p in task.parts))
     features = {
         _JOINTS: Feature("float32", (8,), (*ARM_JOINTS, _WIDTH_NAME)),
         _EEF_POSE: Feature("float32", (7,), pose),
         _OBJECTS: Feature("float32", (len(scene),), scene),
-    scene = (*(f"{name}_{part}" for name in task.body_names for part in pose), *(f"{p.name}_joint" for p in task.parts))
     }
     image = Feature("video", (*image_size, 3), ("height", "width", "channels"))
     return features | {f"observation.images.{name}": image for name in cameras}
