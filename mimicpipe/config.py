@@ -24,6 +24,8 @@ Camera = StrEnum("Camera", ["front", "wrist"])
 OnError = StrEnum("OnError", ["raise", "skip"])
 WandbMode = StrEnum("WandbMode", ["offline", "online", "disabled"])
 VideoCodec = StrEnum("VideoCodec", ["libsvtav1", "h264", "hevc", "libaom-av1"])
+Constraint = StrEnum("Constraint", ["sequential", "coordination"])
+CoordinationScheme = StrEnum("CoordinationScheme", ["replay", "transform", "translate"])
 Selection = StrEnum("Selection", ["random", "nearest_neighbor_object", "nearest_neighbor_robot_distance"])
 
 
@@ -62,6 +64,19 @@ class SubtaskConfig:
 
 
 @dataclass
+class ConstraintConfig:
+    """How two subtasks are tied; the fields are those of `mimicpipe.datagen.constraints.SubTaskConstraintConfig`."""
+
+    eef_subtask_constraint_tuple: list[Any] = MISSING
+    constraint_type: Constraint = MISSING
+    sequential_min_time_diff: int = _at_least(-1, -1)
+    coordination_scheme: CoordinationScheme = CoordinationScheme["replay"]
+    coordination_scheme_pos_noise_scale: float = _at_least(0, 0.0)
+    coordination_scheme_rot_noise_scale: float = _at_least(0, 0.0)
+    coordination_synchronize_start: bool = False
+
+
+@dataclass
 class DatagenConfig:
     """How segments are chosen and joined; the fields are those of `mimicpipe.datagen.subtask.DataGenConfig`."""
 
@@ -83,6 +98,7 @@ class TaskConfig(Component):
     max_episode_steps: int = _at_least(1, 600)
     needs_contact: bool = False
     subtasks: dict[str, list[SubtaskConfig]] = field(default_factory=dict)
+    constraints: list[ConstraintConfig] = field(default_factory=list)
     datagen: DatagenConfig = field(default_factory=DatagenConfig)
 
 
@@ -303,6 +319,8 @@ def check(cfg: DictConfig) -> RunConfig:
     _check_task(run["task"])
     if run["env"]["_target_"] == KINEMATIC_ENV and run["env"]["cameras"]:
         raise ConfigError(f"env.cameras={show(run['env']['cameras'])}: env=kinematic cannot render; use env=mujoco")
+    if run["env"]["_target_"] == KINEMATIC_ENV and run["task"]["needs_contact"]:
+        raise ConfigError(f"env=kinematic: has no contact, which task={run['task']['name']} needs; use env=mujoco")
     run["dataset"] = DatasetConfig(**run["dataset"])
     return RunConfig(**run)
 
@@ -313,8 +331,6 @@ def is_allowed(path: str, allowed: Iterable[str]) -> bool:
 
 
 def _resolved(cfg: DictConfig) -> dict[str, Any]:
-    if run["env"]["_target_"] == KINEMATIC_ENV and run["task"]["needs_contact"]:
-        raise ConfigError(f"env=kinematic: has no contact, which task={run['task']['name']} needs; use env=mujoco")
     try:
         plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except MissingMandatoryValue as error:
