@@ -117,8 +117,8 @@ class _Building:
         self._table.write(root)
         write_tasks(root, list(self._tasks))
         write_info(root, header, features, self.episodes, self._frames, len(self._tasks))
-        for name, (counts, sampled) in pixels.items():
-            self._cameras[name] = CameraSum(counts, sampled)
+        for name, (counts, _) in pixels.items():
+            self._cameras[name].pixels = counts
         stats = {**self._spill.stats(), **{name: camera.stats() for name, camera in self._cameras.items()}}
         write_stats(root, {name: stats[name] for name in self._features})
         known = {name: camera.described() for name, camera in self._cameras.items() if camera.pixels is not None}

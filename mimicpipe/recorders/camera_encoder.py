@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mimicpipe.recorders.layout import Column
+from mimicpipe.recorders.pixel_stats import pixel_stats
 
 CODECS = ("libsvtav1", "h264", "hevc", "libaom-av1")
 _SVTAV1_PRESET = 12
@@ -94,7 +95,7 @@ class CameraEncoder:
         """Encode the frames (T, H, W, 3) uint8 of each camera.
 
         Returns:
-            ({camera: {"sizes", "sampled"}}, parts): for each camera its pixel counts, then its file or files.
+            ({camera: {"sizes", "sampled", "stats"}}, parts): for each camera its pixel counts, then its file or files.
 
         Raises:
             Exception: whatever PyAV or Pillow raises.
@@ -102,8 +103,8 @@ class CameraEncoder:
         run = map if self._pool is None else self._pool.map
         described: dict[str, Any] = {}
         parts: list[bytes] = []
-        for column, (pixels, sampled, files) in zip(cameras, run(self._encode, cameras, cameras.values()), strict=True):
-            described[column.name] = {"sizes": [len(file) for file in files], "sampled": sampled}
+        for column, (pixels, found, files) in zip(cameras, run(self._encode, cameras, cameras.values()), strict=True):
+            described[column.name] = {"sizes": [len(file) for file in files], **found}
             parts += [pixels.tobytes(), *files]
         return described, parts
 
@@ -112,14 +113,19 @@ class CameraEncoder:
         if self._pool is not None:
             self._pool.shutdown()
 
-    def _encode(self, column: Column, frames: np.ndarray) -> tuple[np.ndarray, int, list[bytes]]:
+    def _encode(self, column: Column, frames: np.ndarray) -> tuple[np.ndarray, dict[str, Any], list[bytes]]:
         sample = sample_of(frames)
         counted = self._counted(frames)
         if column.dtype == "video":
             files = [encode_video(counted, frames.shape[1:3], self._fps, self._settings)]
         else:
             files = [encode_png(frame) for frame in counted]
-        return count_pixels(sample), len(sample), files
+        # Compiled by numba, which a process without cameras need not import.
+        from mimicpipe.recorders.pixel_sums import mean_and_std
+
+        pixels = count_pixels(sample)
+        stats = pixel_stats(pixels, mean_and_std(sample))
+        return pixels, {"sampled": len(sample), "stats": stats.tolist()}, files
 
     def _counted(self, frames: np.ndarray) -> Iterator[np.ndarray]:
         for frame in frames:

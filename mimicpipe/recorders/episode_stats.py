@@ -14,8 +14,8 @@ from mimicpipe.recorders.frame_stats import QUANTILES
 
 STATISTICS = ("min", "max", "mean", "std", *QUANTILES)
 """Rows of the arrays below; `count` is the number of frames."""
-_BINS = 5000
-_PADDING = 1e-10
+BINS = 5000
+PADDING = 1e-10
 
 
 def episode_stats(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -65,22 +65,22 @@ def _quantiles(ordered: np.ndarray) -> np.ndarray:
     kind = ordered.dtype.type
     targets = np.array([q * count for q in QUANTILES.values()])
     ranks = [math.ceil(target) - 1 for target in targets]
-    start, stop = ordered[0] - kind(_PADDING), ordered[-1] + kind(_PADDING)
-    step = (stop - start) / kind(_BINS)
+    start, stop = ordered[0] - kind(PADDING), ordered[-1] + kind(PADDING)
+    step = (stop - start) / kind(BINS)
 
     def edge(bins: np.ndarray) -> np.ndarray:
         # As numpy.linspace does it, in the column's own precision.
-        return np.where(bins == _BINS, stop, bins.astype(kind) * step + start)
+        return np.where(bins == BINS, stop, bins.astype(kind) * step + start)
 
     at = ordered[ranks]
-    below, above = np.zeros(at.shape, np.int64), np.full(at.shape, _BINS)
-    for _ in range(_BINS.bit_length()):  # the last bin whose lower edge is not above the value
+    below, above = np.zeros(at.shape, np.int64), np.full(at.shape, BINS)
+    for _ in range(BINS.bit_length()):  # the last bin whose lower edge is not above the value
         middle = (below + above) // 2
         left = edge(middle) <= at
         below, above = np.where(left, middle, below), np.where(left, above, middle)
     lower, upper = edge(below), edge(below + 1)
     before = (ordered[None] < lower[:, None]).sum(axis=1)
-    through = np.where(below == _BINS - 1, count, (ordered[None] < upper[:, None]).sum(axis=1))
+    through = np.where(below == BINS - 1, count, (ordered[None] < upper[:, None]).sum(axis=1))
     within = (targets[:, None] - before) / (through - before)
     inside = lower + within * (upper - lower)
     return np.where(below == 0, lower, inside)

@@ -1,75 +1,98 @@
-"""Statistics of a camera from the counts of its pixels' values, in [0, 1], exactly.
+"""Statistics of a camera, in [0, 1], mostly from counts of its pixels' values.
 
-LeRobot 0.6 sums millions of pixels in float32, and averages the quantiles of episodes; both are off in the fourth
-decimal or worse. Counts are whole numbers, and those of a dataset are the sum of those of its episodes.
+Those of an episode are LeRobot 0.6's, to the bit, and a dataset's are made of them as LeRobot does it. Only a dataset's
+quantiles are its own: LeRobot averages those of the episodes, which is no quantile of anything. Counts are whole
+numbers, and those of a dataset are the sum of those of its episodes.
 """
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mimicpipe.recorders.episode_stats import BINS, PADDING, STATISTICS
 from mimicpipe.recorders.frame_stats import QUANTILES
 
 if TYPE_CHECKING:
     from mimicpipe.recorders.staged import EncodedCamera
 
-_ROWS = ("min", "max", "mean", "std", *QUANTILES)
-_VALUES = np.arange(256, dtype=np.float64)
+_VALUES = np.arange(256)
 
 
-def pixel_stats(pixels: np.ndarray) -> np.ndarray:
-    """(9, 3) float64, rows as `episode_stats.STATISTICS`, from counts (3, 256); quantiles are linear, as numpy's."""
-    total = pixels.sum(axis=1)
+def pixel_stats(pixels: np.ndarray, mean_and_std: np.ndarray) -> np.ndarray:
+    """An episode's statistics, as LeRobot has them.
+
+    Args:
+        pixels: (3, 256), how often each value occurs in each channel.
+        mean_and_std: (2, 3), as `pixel_sums.mean_and_std`.
+
+    Returns:
+        (9, 3) float64, rows as `episode_stats.STATISTICS`.
+    """
     seen = pixels > 0
-    low = seen.argmax(axis=1).astype(np.float64)
-    high = 255.0 - seen[:, ::-1].argmax(axis=1)
-    mean = (pixels * _VALUES).sum(axis=1) / total
-    variance = (pixels * (_VALUES - mean[:, None]) ** 2).sum(axis=1) / total
-    through = pixels.cumsum(axis=1)
-    quantiles = [[_quantile(*channel, q) for channel in zip(through, total, strict=True)] for q in QUANTILES.values()]
-    return np.stack([low, high, mean, np.sqrt(variance), *np.array(quantiles)]) / 255.0
+    ends = np.stack([seen.argmax(axis=1), 255 - seen[:, ::-1].argmax(axis=1)]).astype(np.float32)
+    quantiles = [_from_histogram(*channel) for channel in zip(pixels, *ends, strict=True)]
+    return np.concatenate([ends / np.float32(255), mean_and_std, np.transpose(quantiles) / 255]).astype(np.float64)
 
 
-def _quantile(through: np.ndarray, total: int, q: float) -> float:
-    position = q * (int(total) - 1)
-    rank = int(position)
-    lower, upper = np.searchsorted(through, [rank, min(rank + 1, int(total) - 1)], side="right")
-    return float(lower + (position - rank) * (upper - lower))
+def _from_histogram(pixels: np.ndarray, low: np.float32, high: np.float32) -> list[float]:
+    """Quantiles of one channel, from a histogram between its ends, as `episode_stats` has them of other columns."""
+    edges = np.linspace(low - np.float32(PADDING), high + np.float32(PADDING), BINS + 1)
+    through = pixels.cumsum()
+    total = through[-1]
+    found = []
+    for q in QUANTILES.values():
+        target = q * total
+        value = np.searchsorted(through, target)
+        at = min(np.searchsorted(edges, np.float32(value), side="right") - 1, BINS - 1)
+        lower, upper = edges[at], edges[at + 1]
+        before = pixels[lower > _VALUES].sum()
+        inside = (total if at == BINS - 1 else pixels[upper > _VALUES].sum()) - before
+        found.append(float(lower if at == 0 else lower + (target - before) / inside * (upper - lower)))
+    return found
+
+
+def _exact_quantiles(pixels: np.ndarray) -> np.ndarray:
+    """(5, 3) from counts (3, 256): linear, as numpy's, in [0, 1]."""
+    found = []
+    for through in pixels.cumsum(axis=1):
+        last = int(through[-1]) - 1
+        positions = np.array(list(QUANTILES.values())) * last
+        ranks = positions.astype(np.int64)
+        lower, upper = np.searchsorted(through, [ranks, np.minimum(ranks + 1, last)], side="right")
+        found.append(lower + (positions - ranks) * (upper - lower))
+    return np.transpose(found) / 255
 
 
 class CameraSum:
     """A camera's statistics over a dataset, from those of its episodes.
 
-    Args:
-        pixels: counts (3, 256) to begin with; None as soon as an episode does not bring its own.
-        sampled: frames that were counted.
+    Attributes:
+        pixels: counts (3, 256); None as soon as an episode does not bring its own.
     """
 
-    def __init__(self, pixels: np.ndarray | None = None, sampled: int = 0) -> None:
-        self.pixels = np.zeros((3, 256), np.int64) if pixels is None else pixels
-        self._sampled = sampled
-        self._episodes: list[tuple[np.ndarray, int]] = []
+    def __init__(self) -> None:
+        self.pixels: np.ndarray | None = np.zeros((3, 256), np.int64)
+        self._stats: list[np.ndarray] = []
+        self._sampled: list[int] = []
 
     def add(self, camera: "EncodedCamera") -> None:
         """Count an episode."""
         self.pixels = None if self.pixels is None or camera.pixels is None else self.pixels + camera.pixels
-        self._sampled += camera.sampled
-        self._episodes.append((camera.stats, camera.sampled))
+        self._stats.append(camera.stats)
+        self._sampled.append(camera.sampled)
 
     def stats(self) -> dict[str, Any]:
-        """{statistic: (3, 1, 1)}, and `count` (1,)."""
-        rows = pixel_stats(self.pixels) if self.pixels is not None else self._averaged()
-        return {**dict(zip(_ROWS, rows.reshape(-1, 3, 1, 1), strict=True)), "count": np.array([self._sampled])}
+        """{statistic: (channels, 1, 1)}, and `count` (1,); quantiles are means where `pixels` are not known."""
+        stats = np.stack(self._stats)
+        weights = np.array(self._sampled, np.float64)[:, None] / sum(self._sampled)
+        mean = (stats[:, 2] * weights).sum(axis=0)
+        variance = ((stats[:, 3] ** 2 + (stats[:, 2] - mean) ** 2) * weights).sum(axis=0)
+        averaged = (stats[:, 4:] * weights[:, None]).sum(axis=0)
+        quantiles = averaged if self.pixels is None else _exact_quantiles(self.pixels)
+        rows = np.stack([stats[:, 0].min(axis=0), stats[:, 1].max(axis=0), mean, np.sqrt(variance), *quantiles])
+        count = {"count": np.array([sum(self._sampled)])}
+        return dict(zip(STATISTICS, rows.reshape(len(rows), -1, 1, 1), strict=True)) | count
 
     def described(self) -> dict[str, Any]:
         """As meta/mimicpipe.json keeps them, so that datasets can be joined."""
-        return {"frames": self._sampled, "counts": [] if self.pixels is None else self.pixels.tolist()}
-
-    def _averaged(self) -> np.ndarray:
-        """(9, 3) from the episodes' own, as LeRobot has them: what it takes for quantiles are their means."""
-        stats = np.stack([stats for stats, _ in self._episodes])
-        weights = np.array([sampled for _, sampled in self._episodes], np.float64)[:, None] / self._sampled
-        mean = (stats[:, 2] * weights).sum(axis=0)
-        variance = ((stats[:, 3] ** 2 + (stats[:, 2] - mean) ** 2) * weights).sum(axis=0)
-        quantiles = (stats[:, 4:] * weights[:, None]).sum(axis=0)
-        return np.stack([stats[:, 0].min(axis=0), stats[:, 1].max(axis=0), mean, np.sqrt(variance), *quantiles])
+        return {"frames": sum(self._sampled), "counts": [] if self.pixels is None else self.pixels.tolist()}

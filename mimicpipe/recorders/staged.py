@@ -10,7 +10,6 @@ import numpy as np
 
 from mimicpipe.errors import RecorderError
 from mimicpipe.recorders.layout import FORMAT, Column, columns_of
-from mimicpipe.recorders.pixel_stats import pixel_stats
 from mimicpipe.recorders.segment_log import Record, scan
 
 
@@ -128,6 +127,6 @@ def _decode(record: Record, payload: memoryview, columns: Sequence[Column]) -> S
         described = encoded[column.name]
         pixels = take("<i8", (3, 256))
         files = [take("u1", (size,)).tobytes() for size in described["sizes"]]
-        cameras[column.name] = EncodedCamera(files, pixel_stats(pixels), described["sampled"], pixels)
+        cameras[column.name] = EncodedCamera(files, np.array(described["stats"]), described["sampled"], pixels)
     del meta["index"], meta["slot"]  # which depends on num_envs, and a dataset must not
     return StagedEpisode(length, task, {**meta, "initial_state": state}, numeric, cameras)

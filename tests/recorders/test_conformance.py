@@ -11,6 +11,7 @@ from small_episodes import CAMERAS, FEATURES, episode_of
 
 from mimicpipe.recorders.episode_rows import PREFIX, read_episode_metadata
 from mimicpipe.recorders.features import lerobot_features
+from mimicpipe.recorders.frame_stats import QUANTILES
 from mimicpipe.recorders.sharded import ShardedRecorder
 
 # The first test of a process waits for the import of lerobot, which is slow on a busy machine.
@@ -107,25 +108,58 @@ def test_the_same_episodes_and_tasks(datasets):
             assert kept[key] == (pytest.approx(value, abs=1e-6) if isinstance(value, float) else value), key
 
 
-def test_the_same_statistics(pair, datasets):
+def test_the_same_statistics_of_episodes(pair):
     import pyarrow.parquet as pq
 
-    own, theirs = datasets
     tables = [pq.read_table(next((pair[n] / "meta" / "episodes").glob("*/*.parquet"))) for n in ("own", "lerobot")]
     names = [name for name in tables[1].column_names if name.startswith("stats/")]
     assert names == [name for name in tables[0].column_names if name.startswith("stats/")]
     for name in names:
-        first, second = (table.column(name).to_pylist() for table in tables)
-        for one, other in zip(first, second, strict=True):
-            if "images" in name:
-                # LeRobot's sums are in float32; its quantiles may lie between two pixels' values, 1/255 apart.
-                np.testing.assert_allclose(one, other, atol=6e-3 if "/q" in name else 3e-5)
-            else:
-                np.testing.assert_array_equal(one, other)
-    for name, stats in theirs.meta.stats.items():
-        for key in ("min", "max", "mean", "std", "count"):
-            assert own.meta.stats[name][key].shape == stats[key].shape
-            np.testing.assert_allclose(own.meta.stats[name][key], stats[key], rtol=1e-5, atol=3e-5, err_msg=name)
+        for own, theirs in zip(*(table.column(name).to_pylist() for table in tables), strict=True):
+            np.testing.assert_allclose(own, theirs, rtol=0, atol=1e-12 if "images" in name else 0, err_msg=name)
+
+
+def test_the_same_statistics_of_the_dataset_but_for_quantiles(pair, datasets):
+    own, theirs = (dataset.meta.stats for dataset in datasets)
+    assert own.keys() == theirs.keys()
+    assert own["observation.images.front"]["count"].tolist() == [sum(LENGTHS)]
+    for name, stats in theirs.items():
+        assert list(own[name]) == list(stats)
+        for key, value in stats.items():
+            assert own[name][key].shape == value.shape
+            if key not in QUANTILES:
+                np.testing.assert_allclose(own[name][key], value, rtol=1e-5, atol=1e-5, err_msg=f"{name} {key}")
+
+
+def test_quantiles_are_the_datasets_own_where_lerobot_averages_those_of_its_episodes(pair, datasets):
+    """The one deliberate difference: an average of quantiles is no quantile. Ours average to LeRobot's, too."""
+    import pyarrow.parquet as pq
+    from lerobot.datasets.compute_stats import aggregate_feature_stats
+
+    own, theirs = (dataset.meta.stats for dataset in datasets)
+    episodes = pq.read_table(next((pair["own"] / "meta" / "episodes").glob("*/*.parquet"))).to_pylist()
+    for name in theirs:
+        keys = ("min", "max", "mean", "std", "count", *QUANTILES)
+        averaged = aggregate_feature_stats([{k: np.array(row[f"stats/{name}/{k}"]) for k in keys} for row in episodes])
+        for key, q in QUANTILES.items():
+            np.testing.assert_allclose(averaged[key], theirs[name][key], rtol=1e-5, atol=1e-5, err_msg=f"{name} {key}")
+            exact = np.quantile(frames_of(name), q, axis=0)
+            np.testing.assert_allclose(own[name][key].reshape(exact.shape), exact, rtol=1e-6, atol=1e-6)
+
+
+def frames_of(name):
+    """(all values, D) of a column over the dataset, from the episodes themselves; pixels in [0, 1]."""
+    if name not in FEATURES | CAMERAS:
+        frames = [np.arange(n) for n in LENGTHS]
+        episode = np.repeat(np.arange(len(LENGTHS)), LENGTHS)
+        found = {"frame_index": np.concatenate(frames), "episode_index": episode, "index": np.arange(sum(LENGTHS))}
+        found |= {"timestamp": found["frame_index"] / FPS, "task_index": np.array([0, 1, 2, 0])[episode]}
+        return found[name][:, None]
+    columns = [episode_of(k, n, "", FEATURES | CAMERAS).columns[name].numpy() for k, n in enumerate(LENGTHS)]
+    values = np.concatenate(columns)
+    if name == "observation.counter":
+        values = values % 7
+    return values.reshape(-1, values.shape[-1]) / (255 if name in CAMERAS else 1)
 
 
 def test_the_same_windows_and_epoch(pair, open_dataset):
