@@ -191,11 +191,11 @@ class EnvLoop:
     def step(self) -> Generator[None]:
         """One control step of every slot that is neither parked nor resting, in progress while the block runs."""
         run, env = self.run, self.run.env
-        active = run.board.active_ids(self.resting)
+        slots, active = run.board.active_ids(self.resting)
         run.start[self.resting] += 1  # the step does not count for them
         ids = None if active.shape[0] == env.num_envs else active
         with run.clock.stage("step"):
-            actions = self._next_actions(ids, active)
+            actions = self._next_actions(slots, active, ids)
             if ids is not None:
                 self.actions.index_copy_(0, ids, actions)
             end = env.start_step(actions if ids is None else self.actions, ids)
@@ -241,15 +241,15 @@ class EnvLoop:
                 run.ever.index_copy_(0, moved, run.ever.index_select(0, moved).logical_or_(success))
             run.status_stale = True
 
-    def _next_actions(self, ids: Tensor | None, active: Tensor) -> Tensor:
-        """(K, A) actions of the active slots: from the playheads, or the single action a slot has put."""
+    def _next_actions(self, slots: Ints, active: Tensor, ids: Tensor | None) -> Tensor:
+        """(K, A) actions of the active slots (`slots` on the host): from the playheads, or the single one put."""
         run = self.run
         count = active.shape[0]
         if self.num_manual == count:
             self.num_manual = 0
             self.manual.zero_()
             return self.actions.index_select(0, active)
-        waypoints = run.playheads.advance(ids)
+        waypoints = run.playheads.advance(None if ids is None else slots)
         actions = run.env.target_eef_pose_to_action(waypoints.targets, waypoints.grippers, waypoints.noise, ids)
         if self.num_manual:
             mask = self.manual.index_select(0, active)[:, None]

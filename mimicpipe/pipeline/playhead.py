@@ -1,14 +1,17 @@
 """Waypoints of every slot in one tensor per eef, and where each slot stands in them.
 
 A row of the buffer is `[target pose 16 | gripper G | noise P]`. Advancing N slots by one step is one gather per eef,
-whatever N is; an eef that has come to its last waypoint holds it.
+whatever N is; an eef that has come to its last waypoint holds it. Where slots stand is known on the host, which loads
+the plans; only the waypoints are on the device.
 """
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from mimicpipe.pipeline.ends import Ints
 from mimicpipe.pipeline.protocol import EefPlans, Plan
 
 _INITIAL_STEPS = 64
@@ -43,9 +46,9 @@ class Playheads:
             for eef in eef_names
         }
         # Where each slot stands, and where it stops, as rows of the whole buffer.
-        first = torch.arange(num_envs, device=device) * _INITIAL_STEPS
-        self._cursor = {eef: first.clone() for eef in eef_names}
-        self._last = {eef: first.clone() for eef in eef_names}
+        first = np.arange(num_envs) * _INITIAL_STEPS
+        self._cursor = {eef: first.copy() for eef in eef_names}
+        self._last = {eef: first.copy() for eef in eef_names}
 
     def load(self, eef: str, slots: Tensor, plans: EefPlans) -> None:
         """Put new waypoints in front of slots (M,), one row of `plans` each."""
@@ -53,9 +56,10 @@ class Playheads:
         self._ensure(eef, steps)
         self._has_noise |= plans.has_noise
         self._rows[eef][:, :steps].index_copy_(0, slots, plans.waypoints)
-        first = slots * self._rows[eef].shape[1]
-        self._cursor[eef].index_copy_(0, slots, first)
-        self._last[eef].index_copy_(0, slots, first + (plans.lengths - 1))
+        on_host = slots.cpu().numpy()
+        first = on_host * self._rows[eef].shape[1]
+        self._cursor[eef][on_host] = first
+        self._last[eef][on_host] = first + (plans.lengths.cpu().numpy() - 1)
 
     def load_plan(self, slot: int, plan: Plan) -> int:
         """Put one known plan in front of a slot; returns its steps (the longest eef's)."""
@@ -74,20 +78,19 @@ class Playheads:
             self.load(eef, slots, EefPlans(slots, lengths, rows, has_noise=noise is not None))
         return longest
 
-    def advance(self, slots: Tensor | None) -> Waypoints:
+    def advance(self, slots: Ints | None) -> Waypoints:
         """The current waypoint of slots (K,), ascending (None: of all); their playheads move one step."""
         targets, grippers, noise = {}, {}, {}
         for eef, rows in self._rows.items():
             cursor, last = self._cursor[eef], self._last[eef]
+            at = cursor.copy() if slots is None else cursor[slots]
             if slots is None:
-                row = rows.view(-1, self._width).index_select(0, cursor)
-                torch.minimum(cursor.add_(1), last, out=cursor)
+                np.minimum(at + 1, last, out=cursor)
             else:
-                at = cursor.index_select(0, slots)
-                row = rows.view(-1, self._width).index_select(0, at)
-                cursor.index_copy_(0, slots, torch.minimum(at.add_(1), last.index_select(0, slots)))
+                cursor[slots] = np.minimum(at + 1, last[slots])
+            row = rows.view(-1, self._width).index_select(0, torch.from_numpy(at).to(self._device))
             pose, grippers[eef], noise[eef] = row.split(self._split, dim=1)
-            targets[eef] = pose.unflatten(1, (4, 4))
+            targets[eef] = pose.view(-1, 4, 4)
         return Waypoints(targets, grippers, noise if self._has_noise else None)
 
     def _ensure(self, eef: str, steps: int) -> None:
@@ -98,6 +101,6 @@ class Playheads:
         grown = torch.zeros(self._num_envs, capacity, self._width, dtype=torch.float32, device=self._device)
         grown[:, : rows.shape[1]] = rows
         self._rows[eef] = grown
-        moved = torch.arange(self._num_envs, device=self._device) * (capacity - rows.shape[1])
+        moved = np.arange(self._num_envs) * (capacity - rows.shape[1])
         self._cursor[eef] += moved
         self._last[eef] += moved

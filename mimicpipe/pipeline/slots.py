@@ -28,7 +28,7 @@ class SlotBoard:
         self.thinking = num_envs
         self.num_parked = 0
         self._waiter: asyncio.Future[None] | None = None
-        self._active_ids: Tensor | None = None
+        self._active_ids: tuple[npt.NDArray[np.int64], Tensor] | None = None
         self._sitting_out: list[asyncio.Future[None]] = []
         self._over = False
 
@@ -66,8 +66,8 @@ class SlotBoard:
         """Whether the slot's coroutine is running or awaits something of its own."""
         return not self._settled[slot]
 
-    def active_ids(self, resting: npt.NDArray[np.int64]) -> Tensor:
-        """(K,) int64 ascending indices of the slots that are not parked, nor among `resting` (R,)."""
+    def active_ids(self, resting: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Tensor]:
+        """(K,) ascending indices of the slots that are neither parked nor `resting` (R,), on host and device."""
         if len(resting):
             active = self._active.copy()
             active[resting] = False
@@ -76,8 +76,9 @@ class SlotBoard:
             self._active_ids = self._ids(self._active)
         return self._active_ids
 
-    def _ids(self, mask: npt.NDArray[np.bool_]) -> Tensor:
-        return torch.from_numpy(np.flatnonzero(mask)).to(self.device)
+    def _ids(self, mask: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], Tensor]:
+        ids = np.flatnonzero(mask)
+        return ids, torch.from_numpy(ids).to(self.device)
 
     async def next_step(self, slot: int) -> None:
         """Park the slot until the others have stepped, or until there is no other."""
