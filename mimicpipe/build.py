@@ -220,6 +220,7 @@ def build_run_state(
         selector=selector,
     )
 
+        frame_columns=next((r.frame_columns for r in recorders.all() if r.frame_columns is not None), None),
 
 def build_trackers(config: RunConfig, output_dir: Path) -> CompositeTracker:
     """metrics.jsonl, and the tracker of the config unless it cannot be had."""

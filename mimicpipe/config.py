@@ -176,6 +176,14 @@ class AsyncRecorderConfig(LeRobotRecorderConfig):
 
 
 @dataclass
+class Hdf5RecorderConfig(AsyncRecorderConfig):
+    """`recorder=hdf5`."""
+
+    workers: int = _at_least(0, 0)
+    worker_timeout_s: float = field(default=60.0, metadata={"above": 0, "max": 1_000_000})
+
+
+@dataclass
 class ShardedRecorderConfig(AsyncRecorderConfig):
     """`recorder=sharded`."""
 
@@ -273,6 +281,7 @@ SCHEMAS: dict[str | None, type] = {
     "mimicpipe.recorders.async_lerobot.AsyncLeRobotRecorder": AsyncRecorderConfig,
     "mimicpipe.recorders.sharded.ShardedRecorder": ShardedRecorderConfig,
     "mimicpipe.recorders.none.NullRecorder": RecorderConfig,
+    "mimicpipe.recorders.hdf5.Hdf5Recorder": Hdf5RecorderConfig,
     "mimicpipe.trackers.wandb.WandbTracker": WandbTrackerConfig,
     "mimicpipe.trackers.tensorboard.TensorboardTracker": TrackerConfig,
     None: TrackerConfig,

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 _INITIAL_STEPS = 64
+_MOST_PACKED = 64
+"""Numbers of a column's frame up to which it counts as of low dimension; a pose has 16."""
 
 
 class RolloutBuffer:
@@ -57,14 +59,15 @@ class RolloutBuffer:
         packed = torch.cat([columns[name].reshape(count, -1) for name in self._layout], dim=1)
         self._packed.view(self._num_envs * self._capacity, -1).index_copy_(0, at, packed)
         for name, column in self._other.items():
-            column.view(self._num_envs * self._capacity, *column.shape[2:]).index_copy_(0, at, columns[name])
+            flat = column.view(self._num_envs * self._capacity, *column.shape[2:])
+            _storable(flat).index_copy_(0, at, _storable(columns[name]))
         self._step.index_add_(0, slots, torch.ones_like(slots))
 
     def _allocate(self, columns: dict[str, Tensor]) -> None:
         width = 0
         for name, value in columns.items():
-            if value.dtype == torch.float32 and value.ndim <= 2:
-                size = value[0].numel()
+            size = value[0].numel()
+            if value.dtype == torch.float32 and (value.ndim <= 2 or size <= _MOST_PACKED):
                 self._layout[name] = (width, tuple(value.shape[1:]))
                 width += size
             else:
@@ -91,3 +94,8 @@ class RolloutBuffer:
         for name, column in self._other.items():
             columns[name] = column[slot, :length].to("cpu", copy=True)
         return columns
+
+
+def _storable(column: Tensor) -> Tensor:
+    """The same bits in a dtype that torch copies by index: it does not for uint16, that of depth."""
+    return column.view(torch.int16) if column.dtype == torch.uint16 else column

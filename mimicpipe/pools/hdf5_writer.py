@@ -13,6 +13,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -22,7 +23,8 @@ from mimicpipe.errors import SourceDemoError
 from mimicpipe.pools.hdf5_layout import STATE_KEY
 from mimicpipe.pools.names import show
 
-_LIBVER = ("v110", "v110")
+LIBVER = ("v110", "v110")
+"""Of every file that is written here."""
 _CHUNK_BYTES = 2**20
 _COMPRESSION_LEVEL = 9
 
@@ -62,9 +64,9 @@ def write_demos(
 
 def _file_image(demos: Sequence[SourceDemo], env_args: Mapping[str, Any], seeds: Sequence[int] | None) -> bytes:
     """The file's bytes, made in memory: HDF5 does not recover from a write that fails, e.g. on a full disk."""
-    with h5py.File("in memory", "w", driver="core", backing_store=False, libver=_LIBVER) as file:
+    with h5py.File("in memory", "w", driver="core", backing_store=False, libver=LIBVER) as file:
         data = file.create_group("data")
-        _set_text(data, "env_args", json.dumps(dict(env_args), sort_keys=True))
+        set_text(data, "env_args", json.dumps(dict(env_args), sort_keys=True))
         data.attrs["total"] = np.int64(sum(demo.actions.shape[0] for demo in demos))
         for i, demo in enumerate(demos):
             group = data.create_group(f"demo_{i}")
@@ -101,7 +103,11 @@ def _write_demo(group: h5py.Group, demo: SourceDemo) -> None:
 
 
 def _write(group: h5py.Group, key: str, values: Tensor, dtype: torch.dtype) -> None:
-    array = np.ascontiguousarray(values.detach().to("cpu", dtype).numpy())
+    write_array(group, key, np.ascontiguousarray(values.detach().to("cpu", dtype).numpy()), _COMPRESSION_LEVEL)
+
+
+def write_array(group: h5py.Group, key: str, array: npt.NDArray[np.generic], level: int) -> None:
+    """Make a compressed, checksummed dataset of an array (T, ...), T > 0, in the group; `level` of gzip, 0 to 9."""
     row_bytes = max(1, array.nbytes // array.shape[0])
     rows = min(array.shape[0], max(1, _CHUNK_BYTES // row_bytes))
     group.create_dataset(
@@ -109,14 +115,15 @@ def _write(group: h5py.Group, key: str, values: Tensor, dtype: torch.dtype) -> N
         data=array,
         chunks=(rows, *array.shape[1:]),
         compression="gzip",
-        compression_opts=_COMPRESSION_LEVEL,
+        compression_opts=level,
         shuffle=True,
         fletcher32=True,
         track_times=False,
     )
 
 
-def _set_text(group: h5py.Group, name: str, text: str) -> None:
+def set_text(group: h5py.Group, name: str, text: str) -> None:
+    """Set an attribute to a text."""
     # Fixed length: the heap that holds strings of variable length has no checksum.
     encoded = text.encode()
     group.attrs.create(name, np.bytes_(encoded), dtype=h5py.string_dtype("utf-8", len(encoded)))

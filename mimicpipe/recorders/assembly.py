@@ -1,5 +1,7 @@
 """From staged episodes to a LeRobot v3 dataset: data, videos, statistics and metadata, in the order given.
 
+Those of `recorder=hdf5` become an HDF5 file (`hdf5_assembly`).
+
 Nothing is encoded again, and the same episodes give the same bytes, whoever staged them.
 """
 
@@ -15,7 +17,7 @@ from mimicpipe.recorders.column_spill import ColumnSpill
 from mimicpipe.recorders.data_files import DEFAULT_FEATURES, DataWriter, default_columns
 from mimicpipe.recorders.dataset_meta import EpisodeTable, write_info, write_run_info, write_stats, write_tasks
 from mimicpipe.recorders.episode_stats import episode_stats
-from mimicpipe.recorders.layout import CAMERAS
+from mimicpipe.recorders.layout import CAMERAS, HDF5
 from mimicpipe.recorders.pixel_stats import CameraSum
 from mimicpipe.recorders.staged import StagedEpisode
 from mimicpipe.recorders.video_files import VideoWriter, video_info
@@ -32,7 +34,7 @@ def assemble(
     Args:
         root: its folder, which does not exist yet.
         header: `fps`, `features` (LeRobot's words, without its own columns), `robot_type`, `use_videos`, `video`,
-            `run_info`, and the limits of the files' sizes.
+            `run_info`, and the limits of the files' sizes; `layout`, if it is not LeRobot's.
         episodes: its episodes, in order; they may be made one by one.
         pixels: {camera: (counts (3, 256), frames that were counted)}, if the episodes don't bring them.
 
@@ -43,6 +45,10 @@ def assemble(
         RecorderError: a video lacks frames.
         OSError: the disk is full, or fails.
     """
+    if header.get("layout") == HDF5:
+        from mimicpipe.recorders.hdf5_assembly import assemble_hdf5
+
+        return assemble_hdf5(root, header, episodes)
     with TemporaryDirectory(prefix="columns-", dir=root.parent) as folder:
         building = _Building(root, header, Path(folder))
         try:

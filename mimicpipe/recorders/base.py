@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mimicpipe.pipeline.episode import Episode
+from mimicpipe.pipeline.run_state import FrameColumns
 
 OnDurable = Callable[[Episode, int], None]
 """Called with (episode, episode_index) once the episode survives a kill; from any thread.
@@ -17,6 +18,8 @@ class Recorder(ABC):
     """Takes finished episodes and writes them; `episode_index` is the order of `commit`."""
 
     on_durable: OnDurable | None = None
+    frame_columns: FrameColumns | None = None
+    """What it wants to have of each frame beside the observations and the action."""
 
     @abstractmethod
     def commit(self, episode: Episode) -> None:

@@ -1,10 +1,11 @@
-"""Camera frames to bytes: an mp4 file in memory for a video, PNG files for images, and pixel counts for statistics.
+"""Camera frames to bytes: an mp4 file in memory for a video, a file for each image, and pixel counts for statistics.
 
 Runs in a writer's thread or process. No torch here, and PyAV and Pillow only once there is a camera.
 """
 
 import io
 import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -13,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from mimicpipe.recorders.episode_stats import episode_stats
 from mimicpipe.recorders.layout import Column
 from mimicpipe.recorders.pixel_stats import pixel_stats
 
 CODECS = ("libsvtav1", "h264", "hevc", "libaom-av1")
 _SVTAV1_PRESET = 12
 _PNG_LEVEL = 6  # LeRobot's, for images that stay
+_ZLIB_LEVEL = 2  # as Isaac Lab's HDF5DatasetFileHandler
+_NO_COUNTS = np.zeros(0, np.int64)
 _LARGE_SIDE, _SMALL_SIDE = 300, 150
 
 
@@ -92,10 +96,10 @@ class CameraEncoder:
         self._pool = ThreadPoolExecutor(threads, "mimicpipe-camera") if threads else None
 
     def encode(self, cameras: Mapping[Column, np.ndarray]) -> tuple[dict[str, Any], list[bytes]]:
-        """Encode the frames (T, H, W, 3) uint8 of each camera.
+        """Encode the frames of each camera: (T, H, W, 3) uint8, or (T, H, W, 1) uint16 of depth.
 
         Returns:
-            ({camera: {"sizes", "sampled", "stats"}}, parts): for each camera its pixel counts, then its file or files.
+            ({camera: {"sizes", "sampled", "stats"}}, parts): its pixel counts, if it has any, then its file or files.
 
         Raises:
             Exception: whatever PyAV or Pillow raises.
@@ -114,12 +118,19 @@ class CameraEncoder:
             self._pool.shutdown()
 
     def _encode(self, column: Column, frames: np.ndarray) -> tuple[np.ndarray, dict[str, Any], list[bytes]]:
-        sample = sample_of(frames)
         counted = self._counted(frames)
+        if column.dtype == "zlib":
+            files = [zlib.compress(frame, _ZLIB_LEVEL) for frame in counted]
+            return _NO_COUNTS, {"sampled": 0, "stats": []}, files
+        sample = sample_of(frames)
         if column.dtype == "video":
             files = [encode_video(counted, frames.shape[1:3], self._fps, self._settings)]
         else:
-            files = [encode_png(frame) for frame in counted]
+            encode = encode_tiff if column.is_depth else encode_png
+            files = [encode(frame) for frame in counted]
+        if column.is_depth:
+            stats = episode_stats({"": sample.reshape(-1, 1)})[""]
+            return _NO_COUNTS, {"sampled": len(sample), "stats": stats.tolist()}, files
         # Compiled by numba, which a process without cameras need not import.
         from mimicpipe.recorders.pixel_sums import mean_and_std
 
@@ -158,8 +169,17 @@ def encode_png(frame: np.ndarray) -> bytes:
     return file.getvalue()
 
 
+def encode_tiff(frame: np.ndarray) -> bytes:
+    """A TIFF file of a frame of depth (H, W, 1) uint16, without compression, as LeRobot keeps them."""
+    import PIL.Image
+
+    file = io.BytesIO()
+    PIL.Image.fromarray(np.ascontiguousarray(frame[..., 0])).save(file, format="TIFF", compression="raw")
+    return file.getvalue()
+
+
 def sample_of(frames: np.ndarray) -> np.ndarray:
-    """The frames (and of large ones, the pixels) that LeRobot takes its statistics of: (T, H, W, 3) -> (S, h, w, 3)."""
+    """The frames (and of large ones, the pixels) that LeRobot takes its statistics of: (T, H, W, C) -> (S, h, w, C)."""
     length = len(frames)
     wanted = max(min(100, length), min(int(length**0.75), 10_000))
     sample = frames[np.round(np.linspace(0, length - 1, wanted)).astype(int)] if wanted < length else frames

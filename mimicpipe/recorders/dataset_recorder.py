@@ -61,6 +61,11 @@ class DatasetRecorder(Recorder):
         ConfigError: a value above that cannot be; names it, the reason and what is valid.
     """
 
+    _check_features = staticmethod(check_features)
+    """Refuses features, given (features, use_videos), that the dataset's layout cannot hold."""
+    _extended = staticmethod(with_annotations)
+    """`features` and those that an episode's columns bring, given both."""
+
     def __init__(
         self,
         root: Path | str,
@@ -78,7 +83,7 @@ class DatasetRecorder(Recorder):
     ) -> None:
         check_count("fps", fps, minimum=1)
         check_count("image_writer_threads", image_writer_threads, minimum=0)
-        check_features(features, use_videos)
+        self._check_features(features, use_videos)
         try:
             json.dumps(run_info)
         except (TypeError, ValueError) as error:
@@ -179,9 +184,9 @@ class DatasetRecorder(Recorder):
         self._raise_failures()
         if episode.length == 0:
             return None
-        features = self._features if self._begun else with_annotations(self._features, episode.columns)
+        features = self._features if self._begun else self._extended(self._features, episode.columns)
         if not self._begun:
-            check_features(features, self._spec.use_videos)
+            self._check_features(features, self._spec.use_videos)
         check_columns(episode.columns, features, episode.finite)
         check_task(episode.task)
         commit = Commit(episode, episode_row(episode))

@@ -17,6 +17,7 @@ import numpy as np
 from mimicpipe.errors import ConfigError
 from mimicpipe.recorders.dataset_meta import VIDEO_PATH
 from mimicpipe.recorders.episode_rows import PREFIX
+from mimicpipe.recorders.hdf5_digest import hdf5_digest_parts, hdf5_file
 
 _INFO_KEYS = ("codebase_version", "fps", "features", "total_episodes", "total_frames", "total_tasks", "robot_type")
 _EPISODE_KEYS = ("episode_index", "tasks", "length", "dataset_from_index", "dataset_to_index")
@@ -34,9 +35,13 @@ def digest(root: Path) -> str:
 def digest_parts(root: Path) -> dict[str, str]:
     """{part of the dataset: its SHA-256}: `info`, `tasks`, `episodes`, and each feature's column.
 
+    Of an HDF5 file of demos, or the folder that `recorder=hdf5` makes: see `hdf5_digest`.
+
     Raises:
-        ConfigError: no LeRobot v3 dataset there.
+        ConfigError: no LeRobot v3 dataset there, and no such file.
     """
+    if (file := hdf5_file(root)) is not None:
+        return hdf5_digest_parts(file)
     try:
         info = json.loads((root / "meta" / "info.json").read_text(encoding="utf-8"))
         features: Mapping[str, Any] = info["features"]

@@ -1,8 +1,8 @@
 """What a staged episode looks like in bytes: the header of a segment log, and the columns in it.
 
 The payload of an episode of T frames: the initial state (float64), then every numeric column (T, *shape) in the order
-of the features, then for each camera its pixel counts and its encoded frames. No torch here: the writer's processes
-import this.
+of the features, then for each camera its pixel counts, if it has them, and its encoded frames. No torch here: the
+writer's processes import this.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 
 FORMAT = 1
-CAMERAS = ("image", "video")
+HDF5 = "hdf5"
+"""`layout` of a header whose episodes are to become an HDF5 file; LeRobot's has none."""
+HDF5_NAME = "demos.hdf5"
+"""Of the file in such a dataset's folder."""
+CAMERAS = ("image", "video", "zlib")
+"""Dtypes of columns whose frames are encoded: as PNG or TIFF files, as an mp4 file, as HDF5's gzip filter has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +26,7 @@ class Column:
 
     name: str
     dtype: str
-    """A numpy dtype, "image" or "video"."""
+    """A numpy dtype, or one of `CAMERAS`."""
     shape: tuple[int, ...]
 
     @property
@@ -30,9 +35,21 @@ class Column:
         return self.dtype in CAMERAS
 
     @property
+    def is_depth(self) -> bool:
+        """Whether it is a camera of depth, whose frames have one channel."""
+        return self.is_camera and self.shape[-1] == 1
+
+    @property
     def numpy_dtype(self) -> np.dtype[Any]:
-        """Dtype of its values; pixels are uint8."""
-        return np.dtype("uint8" if self.is_camera else self.dtype)
+        """Dtype of its values; pixels are uint8, those of depth uint16."""
+        if self.is_camera:
+            return np.dtype("uint16" if self.is_depth else "uint8")
+        return np.dtype(self.dtype)
+
+    @property
+    def counts_pixels(self) -> bool:
+        """Whether it is kept of an episode how often each value occurs in its pixels."""
+        return self.is_camera and self.dtype != "zlib" and not self.is_depth
 
     def nbytes(self, length: int) -> int:
         """Bytes of `length` frames before any encoding."""

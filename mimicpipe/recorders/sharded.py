@@ -67,6 +67,8 @@ class ShardedRecorder(DatasetRecorder):
         ConfigError: as `DatasetRecorder`.
     """
 
+    _storage_class = StagedStorage
+
     def __init__(
         self,
         root: Path | str,
@@ -109,7 +111,7 @@ class ShardedRecorder(DatasetRecorder):
             video_files_size_in_mb=video_files_size_in_mb,
         )
         resume: int | None = dataset.get("resume")
-        self._staged = StagedStorage(self._spec, self._settings, resumed=resume is not None)
+        self._staged = self._storage_class(self._spec, self._settings, resumed=resume is not None)
         self._resumed = resume or 0
         self._queue: BoundedQueue[_Job] = BoundedQueue(async_queue_maxsize, max_queue_bytes or 0)
         self._threads: list[threading.Thread] = []

@@ -18,9 +18,9 @@ class EncodedCamera:
     """The frames of one camera in one episode."""
 
     files: list[bytes]
-    """One mp4 file, or a PNG file for each frame."""
+    """One mp4 file; or for each frame a PNG or TIFF file, or its bytes as zlib has them."""
     stats: np.ndarray
-    """(9, 3) float64, as `pixel_stats`."""
+    """(9, channels) float64, as `pixel_stats`; empty where nobody needs them."""
     sampled: int
     """Frames that the statistics are of."""
     pixels: np.ndarray | None = None
@@ -125,8 +125,8 @@ def _decode(record: Record, payload: memoryview, columns: Sequence[Column]) -> S
             numeric[column.name] = take(column.numpy_dtype, (length, *column.shape))
             continue
         described = encoded[column.name]
-        pixels = take("<i8", (3, 256))
+        counts = take("<i8", (3, 256)) if column.counts_pixels else None
         files = [take("u1", (size,)).tobytes() for size in described["sizes"]]
-        cameras[column.name] = EncodedCamera(files, np.array(described["stats"]), described["sampled"], pixels)
+        cameras[column.name] = EncodedCamera(files, np.array(described["stats"]), described["sampled"], counts)
     del meta["index"], meta["slot"]  # which depends on num_envs, and a dataset must not
     return StagedEpisode(length, task, {**meta, "initial_state": state}, numeric, cameras)

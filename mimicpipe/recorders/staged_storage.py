@@ -53,7 +53,6 @@ class StagedStorage:
         self._lock = threading.Lock()
         self._area: StagingArea | None = None
         self._header: dict[str, Any] = {}
-        self._features = spec.features
 
     def open(self, columns: Mapping[str, Tensor]) -> None:
         """Take the staging folder, unless that is done; `columns` (T, *shape) may bring annotations.
@@ -65,20 +64,23 @@ class StagedStorage:
         with self._lock:
             if self._area is not None:
                 return
-            spec, settings = self._spec, self._settings
-            self._features = with_annotations(spec.features, columns)
-            self._header = {
-                "format": FORMAT,
-                "fps": spec.fps,
-                "robot_type": spec.robot_type,
-                "features": _plain(lerobot_features(self._features, spec.use_videos)),
-                "use_videos": spec.use_videos,
-                "video": described(settings.video),
-                "data_files_size_in_mb": settings.data_files_size_in_mb,
-                "video_files_size_in_mb": settings.video_files_size_in_mb,
-                "run_info": spec.run_info,
-            }
-            self._area = StagingArea(spec.root, clear=not self._resumed)
+            self._header = self._described(columns)
+            self._area = StagingArea(self._spec.root, clear=not self._resumed)
+
+    def _described(self, columns: Mapping[str, Tensor]) -> dict[str, Any]:
+        """The dataset as the header of its logs has it; JSON."""
+        spec, settings = self._spec, self._settings
+        return {
+            "format": FORMAT,
+            "fps": spec.fps,
+            "robot_type": spec.robot_type,
+            "features": plain_features(lerobot_features(with_annotations(spec.features, columns), spec.use_videos)),
+            "use_videos": spec.use_videos,
+            "video": described(settings.video),
+            "data_files_size_in_mb": settings.data_files_size_in_mb,
+            "video_files_size_in_mb": settings.video_files_size_in_mb,
+            "run_info": spec.run_info,
+        }
 
     def writer(self, number: int) -> EpisodeWriter | RemoteWriter:
         """Writer number 0, 1, ..., after `open`; one for each thread, which writes itself or has a process for it."""
@@ -152,6 +154,6 @@ class StagedStorage:
             area.discard()
 
 
-def _plain(features: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def plain_features(features: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Features as JSON gives them back."""
     return {name: {**feature, "shape": list(feature["shape"])} for name, feature in features.items()}

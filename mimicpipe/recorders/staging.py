@@ -7,12 +7,17 @@ import tempfile
 from pathlib import Path
 
 from mimicpipe.errors import ConfigError
+from mimicpipe.recorders.layout import HDF5_NAME
 from mimicpipe.recorders.segment_log import sync_path
 from mimicpipe.recorders.staging_area import check_staging, make_parents, replace_folder, sync_tree
 
 _REPO_ID = re.compile(
     r"[A-Za-z0-9_](?:[A-Za-z0-9_.\-]*[A-Za-z0-9_])?(?:/[A-Za-z0-9_](?:[A-Za-z0-9_.\-]*[A-Za-z0-9_])?)?"
 )
+
+
+_MARKS = ("meta/info.json", HDF5_NAME)
+"""By which a dataset is known: LeRobot's, or one of `recorder=hdf5`."""
 
 
 def check_repo_id(repo_id: str) -> str:
@@ -62,12 +67,13 @@ def check_writable(key: str, path: Path) -> None:
 
 def _check_replaceable(root: Path, overwrite: bool) -> None:
     try:
-        foreign = not root.is_dir() or (any(root.iterdir()) and not (root / "meta" / "info.json").is_file())
+        foreign = not root.is_dir() or (any(root.iterdir()) and not any((root / mark).is_file() for mark in _MARKS))
     except OSError as error:
         raise ConfigError(f"dataset.root={root}: exists and cannot be read ({error.strerror})") from None
     if foreign:
         raise ConfigError(
-            f"dataset.root={root}: exists and is no LeRobot dataset (no meta/info.json), so it stays; choose another"
+            f"dataset.root={root}: exists and is no LeRobot dataset (no meta/info.json), nor one of recorder=hdf5, so "
+            "it stays; choose another"
         )
     if not overwrite:
         raise ConfigError(

@@ -12,7 +12,7 @@ from mimicpipe.recorders.digest import digest, digest_parts
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
     parser = argparse.ArgumentParser(prog="digest", description="Print a dataset's content hash.")
-    parser.add_argument("dataset", nargs="+", type=Path, help="folder of a LeRobot v3 dataset")
+    parser.add_argument("dataset", nargs="+", type=Path, help="folder of a LeRobot v3 dataset, or an HDF5 file")
     parser.add_argument("--parts", action="store_true", help="a hash for each part, to see what differs")
     args = parser.parse_args(argv)
     for root in args.dataset:
