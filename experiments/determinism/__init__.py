@@ -1,0 +1,1 @@
+"""The same seed is the same dataset, whatever runs it."""
