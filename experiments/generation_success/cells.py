@@ -34,11 +34,17 @@ class Cell:
         return ("experiment=generation_success", f"task={self.task}", f"task.variant={self.variant}")
 
 
+def _cells(task: str, *rates: float) -> tuple[Cell, ...]:
+    """The variants D0, D1, ... of a task, each to be at MimicGen's rate or above."""
+    return tuple(Cell(task, f"D{index}", rate, rate) for index, rate in enumerate(rates))
+
+
 CELLS = (
     Cell("pick", "D0", 0.98, None),
     Cell("pick", "D1", 0.95, None),
     Cell("stack", "D0", 0.94, 0.94),
     Cell("stack", "D1", 0.90, 0.90),
+    *_cells("stack_three", 0.71, 0.69),
 )
 
 

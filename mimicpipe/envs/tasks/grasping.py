@@ -12,6 +12,23 @@ _MAX_GRIPPED_OFFSET = 0.03
 """Box centre to grasp point while gripped, metres: half a 0.04 m cube and a grasp off its centre."""
 
 
+_RELEASED_WIDTH = 0.06
+"""Fingers further apart than a 4 cm cube's diagonal, 0.0566 m, cannot both touch it, metres."""
+
+_RELEASED_DISTANCE = 0.07
+"""Grasp point this far from a box's centre, metres: the finger tips reach 0.01 m past it, so they are clear of it."""
+
+_STILL_SPEED = 0.02
+"""Linear speed of a body at rest, m/s; resting contact is below 0.005."""
+
+HEIGHT_TOLERANCE = 0.005
+"""Of a box that rests on something, against where it rests, metres (Isaac Lab's `cubes_stacked`)."""
+
+_XY_TOLERANCE = 0.03
+"""Horizontal offset of stacked cubes' centres, metres. Beyond 0.025 m (half the lower one's side) an upper one at rest
+would tip, so this bound only has to exclude one that something else holds."""
+
+
 def distance(a: Tensor, b: Tensor) -> Tensor:
     """Distance (N,) between the origins of poses a and b (N, 4, 4)."""
     x, y, z = (a[:, :3, 3] - b[:, :3, 3]).unbind(-1)
@@ -30,3 +47,28 @@ def gripped(view: TaskView, box: ObjectSpec, eef_name: str) -> Tensor:
     """(N,) bool: the box is between fingers that are not wide open. Together with a clearance this is a grasp."""
     near = distance(view.object_poses[box.name], view.eef_poses[eef_name]) < _MAX_GRIPPED_OFFSET
     return near & (view.gripper_widths[eef_name] < _MAX_GRIPPED_WIDTH)
+
+
+def released(view: TaskView, name: str, eef_name: str) -> Tensor:
+    """(N,) bool: the fingers are open wider than a 4 cm cube, or away from the object's centre."""
+    away = distance(view.object_poses[name], view.eef_poses[eef_name]) > _RELEASED_DISTANCE
+    return away | (view.gripper_widths[eef_name] > _RELEASED_WIDTH)
+
+
+def still(view: TaskView, *names: str) -> Tensor:
+    """(N,) bool: none of the objects moves."""
+    speed = view.object_speeds[names[0]]
+    for name in names[1:]:
+        speed = torch.maximum(speed, view.object_speeds[name])
+    return speed < _STILL_SPEED
+
+
+def stacked(view: TaskView, top: ObjectSpec, base: ObjectSpec) -> Tensor:
+    """(N,) bool: a cube is on another one, in height and sideways."""
+    x, y, z = (view.object_poses[top.name][:, :3, 3] - view.object_poses[base.name][:, :3, 3]).unbind(-1)
+    return (x * x + y * y < _XY_TOLERANCE**2) & ((z - top.half_size[2] - base.half_size[2]).abs() < HEIGHT_TOLERANCE)
+
+
+def on_table(view: TaskView, box: ObjectSpec) -> Tensor:
+    """(N,) bool: a box's lowest corner is on the table."""
+    return clearance(view, box).abs() < HEIGHT_TOLERANCE

@@ -1,15 +1,18 @@
-"""Where boxes start on the table: uniform placement in a square region, without overlap, one draw per seed."""
+"""Where bodies start on the table: uniform placement in a region, without overlap, one draw per seed."""
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from mimicpipe.envs.tasks.base import ObjectSpec
+from mimicpipe.envs.tasks.base import FixtureSpec, ObjectSpec
 from mimicpipe.rng import Seeds, Stream, uniforms
+
+Interval = tuple[float, float]
 
 TABLE_CENTRE = (0.56, 0.0)
 """Workspace centre from the robot's base, metres: robosuite puts a Panda 0.16 m behind the edge of a 0.8 m table
@@ -23,39 +26,60 @@ _CANDIDATES = 64
 """Placements drawn per object and seed: one fails with a chance below 0.5 in D0, all in less than 1e-19 of seeds."""
 
 
-def place_boxes(seeds: Seeds, objects: Sequence[ObjectSpec], half_range: float) -> dict[str, Tensor]:
-    """Poses of boxes that stand on the table around its centre, each with a uniform yaw.
+@dataclass(frozen=True)
+class Region:
+    """Where a body may stand: intervals of its frame's x and y from the table's centre, metres, and of its yaw."""
 
-    Boxes are placed in order. Of the candidates of a box the first is taken whose centre is further from every earlier
-    box than the sum of their bounding circles' radii, the rule of robosuite's `UniformRandomSampler`.
+    x: Interval
+    y: Interval
+    yaw: Interval = (0.0, 2.0 * math.pi)
+
+
+def place_boxes(seeds: Seeds, objects: Sequence[ObjectSpec], half_range: float) -> dict[str, Tensor]:
+    """Poses of boxes that stand on the table in one square around its centre, with any yaw; see `place_bodies`."""
+    square = Region((-half_range, half_range), (-half_range, half_range))
+    return place_bodies(seeds, [(box, square) for box in objects])
+
+
+def place_bodies(
+    seeds: Seeds, bodies: Sequence[tuple[ObjectSpec | FixtureSpec, Region]], overlap: float = 0.0
+) -> dict[str, Tensor]:
+    """Poses of bodies that stand on the table, each uniform in its region.
+
+    Bodies are placed in order. Of the candidates of a body the first is taken whose frame is further from that of every
+    earlier body than the sum of their bounding circles' radii, the rule of robosuite's `UniformRandomSampler`.
 
     Args:
         seeds: (K,) attempt seeds; a pose depends on its own seed only.
-        objects: boxes, in placing order.
-        half_range: half side of the square region of the centres, metres.
+        bodies: bodies with their regions, in placing order.
+        overlap: metres by which two circles may overlap.
 
     Returns:
-        {object: (K, 4, 4)} float64.
+        {name: (K, 4, 4)} float64; an object's frame is at half its height, a fixture's on the table.
     """
     placed: list[tuple[npt.NDArray[np.float64], float]] = []
     poses = {}
-    for index, box in enumerate(objects):
+    for index, (body, region) in enumerate(bodies):
         draws = uniforms(seeds, Stream.SCENE, 3 * _CANDIDATES, offset=3 * _CANDIDATES * index)
         draws = draws.reshape(-1, _CANDIDATES, 3)
-        centres = (2.0 * draws[..., :2] - 1.0) * half_range
-        radius = math.hypot(*box.half_size[:2])
+        middle = [0.5 * (low + high) for low, high in (region.x, region.y)]
+        half = [0.5 * (high - low) for low, high in (region.x, region.y)]
+        centres = (2.0 * draws[..., :2] - 1.0) * half + middle
+        radius = math.hypot(*body.half_size[:2])
         gap = np.full(centres.shape[:2], np.inf)
         for other, other_radius in placed:
             offset = centres - other[:, None, :]
             distance = np.sqrt(offset[..., 0] * offset[..., 0] + offset[..., 1] * offset[..., 1])
-            gap = np.minimum(gap, distance - (radius + other_radius))
+            gap = np.minimum(gap, distance - (radius + other_radius - overlap))
         free = gap > 0.0
         # Where no candidate is free, the one with the widest gap is the best there is.
         choice = np.where(free.any(axis=1), free.argmax(axis=1), gap.argmax(axis=1))
         rows = np.arange(len(choice))
         centre = centres[rows, choice]
         placed.append((centre, radius))
-        poses[box.name] = _upright_poses(centre, 2.0 * np.pi * draws[rows, choice, 2], box.half_size[2])
+        yaw = region.yaw[0] + (region.yaw[1] - region.yaw[0]) * draws[rows, choice, 2]
+        height = body.half_size[2] if isinstance(body, ObjectSpec) else 0.0
+        poses[body.name] = _upright_poses(centre, yaw, height)
     return poses
 
 
