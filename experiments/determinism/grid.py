@@ -51,11 +51,15 @@ def run_grid(grid: Grid, folder: Path) -> dict[str, Any]:
         folder: for the runs.
 
     Raises:
-        subprocess.CalledProcessError: a job has failed; its output was printed.
+        RuntimeError: a job has failed; with its output.
     """
     command = ["-m", *grid.what, *grid.how]
     own = [f"hydra.sweep.dir={folder}", "hydra.sweep.subdir=${hydra.job.num}", "tracker=none"]
-    subprocess.run([sys.executable, "run.py", *command, *own], cwd=ROOT, check=True, stdout=sys.stderr)
+    ran = subprocess.run(
+        [sys.executable, "run.py", *command, *own], cwd=ROOT, check=False, capture_output=True, text=True
+    )
+    if ran.returncode:
+        raise RuntimeError(f"run.py {' '.join(command)}: exit code {ran.returncode}\n{ran.stdout[-2000:]}{ran.stderr}")
     jobs = sorted(path for path in folder.iterdir() if (path / "run.json").is_file())
     attempts = [_attempts(job) for job in jobs]
     datasets = [digest(job / "dataset") for job in jobs if (job / "dataset").is_dir()]
