@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 
-_NEVER = np.iinfo(np.int64).max
+_NEVER = int(np.iinfo(np.int64).max)
+_NO_SLOTS = np.zeros(0, dtype=np.int64)
 
 
 class PlanEnds:
@@ -15,12 +16,14 @@ class PlanEnds:
 
     def __init__(self, num_envs: int) -> None:
         self._at = np.full(num_envs, _NEVER, dtype=np.int64)
+        self._soonest = _NEVER  # no plan ends before it, so most steps need not look
         self._timed_out = np.zeros(num_envs, dtype=np.bool_)
         self._then: list[Any] = [None] * num_envs
 
     def schedule(self, slots: Ints, at: Ints, timed_out: npt.NDArray[np.bool_]) -> None:
         """Slots (K,) play up to batch step `at` (K,), where the episode's limit may cut them off."""
         self._at[slots] = at
+        self._soonest = min(self._soonest, int(at.min(initial=_NEVER)))
         self._timed_out[slots] = timed_out
 
     def set_then(self, slot: int, request: Any) -> None:
@@ -34,7 +37,12 @@ class PlanEnds:
 
     def due(self, batch_step: int) -> Ints:
         """Slots (R,), ascending, whose plan has ended by now and which nobody has taken."""
-        return np.flatnonzero(self._at <= batch_step)
+        if batch_step < self._soonest:
+            return _NO_SLOTS
+        slots = np.flatnonzero(self._at <= batch_step)
+        if not len(slots):
+            self._soonest = int(self._at.min())
+        return slots
 
     def take(self, slots: Ints) -> npt.NDArray[np.bool_]:
         """These slots' ends are dealt with now; (R,) whether the episode's limit has cut them off."""

@@ -249,7 +249,7 @@ class EnvLoop:
             self.num_manual = 0
             self.manual.zero_()
             return self.actions.index_select(0, active)
-        waypoints = run.playheads.advance(None if ids is None else slots)
+        waypoints = run.playheads.advance(slots)
         actions = run.env.target_eef_pose_to_action(waypoints.targets, waypoints.grippers, waypoints.noise, ids)
         if self.num_manual:
             mask = self.manual.index_select(0, active)[:, None]

@@ -11,10 +11,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mimicpipe.compiled import compiled
 from mimicpipe.pipeline.ends import Ints
 from mimicpipe.pipeline.protocol import EefPlans, Plan
 
 _INITIAL_STEPS = 64
+
+
+@compiled
+def move_on(cursor: Ints, last: Ints, slots: Ints, at: Ints) -> None:
+    """Fill in where slots (K,) stand, `at` (K,), and move their `cursor` (N,) one step, at most to `last` (N,)."""
+    for i in range(len(slots)):
+        slot = slots[i]
+        at[i] = cursor[slot]
+        cursor[slot] = min(cursor[slot] + 1, last[slot])
 
 
 @dataclass(slots=True)
@@ -78,16 +88,13 @@ class Playheads:
             self.load(eef, slots, EefPlans(slots, lengths, rows, has_noise=noise is not None))
         return longest
 
-    def advance(self, slots: Ints | None) -> Waypoints:
-        """The current waypoint of slots (K,), ascending (None: of all); their playheads move one step."""
+    def advance(self, slots: Ints) -> Waypoints:
+        """The current waypoint of slots (K,), ascending; their playheads move one step."""
         targets, grippers, noise = {}, {}, {}
         for eef, rows in self._rows.items():
             cursor, last = self._cursor[eef], self._last[eef]
-            at = cursor.copy() if slots is None else cursor[slots]
-            if slots is None:
-                np.minimum(at + 1, last, out=cursor)
-            else:
-                cursor[slots] = np.minimum(at + 1, last[slots])
+            at = np.empty(len(slots), dtype=np.int64)
+            move_on(cursor, last, slots, at)
             row = rows.view(-1, self._width).index_select(0, torch.from_numpy(at).to(self._device))
             pose, grippers[eef], noise[eef] = row.split(self._split, dim=1)
             targets[eef] = pose.view(-1, 4, 4)
