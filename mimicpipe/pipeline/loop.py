@@ -310,6 +310,9 @@ async def env_loop(run: RunState) -> None:
         if board.num_parked == board.num_envs:
             if board.release():
                 await asyncio.sleep(0)
+            elif board.num_away:
+                run.clock.switch("plan")
+                await board.someone_is_back()
             elif not await budget.changed() and budget.stop_reason is None:
                 raise RuntimeError("every slot is parked although the budget is not settled")
             continue

@@ -1,6 +1,7 @@
 """Everything one generation run shares between the env loop and the slots' coroutines."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mimicpipe.errors import StallError
+from mimicpipe.errors import RequestError, StallError
 from mimicpipe.pipeline.budget import Budget, BudgetLimits
 from mimicpipe.pipeline.checks import RequestChecks
 from mimicpipe.pipeline.ends import PlanEnds
@@ -120,6 +121,25 @@ class RunState:
             self._seeds_from = begin
             self._seeds = attempt_seeds(self.options.seed, range(begin, begin + _SEED_BLOCK)).tolist()
         return self._seeds[index - begin]
+
+    @contextmanager
+    def away(self, slot: int) -> Iterator[None]:
+        """While the block runs, the slot sits out the steps of the others: `with run.away(env_id): await slow_work`.
+
+        Its state and its episode's length stand still, so an attempt's bits do not depend on how long that took.
+
+        Raises:
+            RequestError: the slot has a request in a queue; await `join` first.
+        """
+        if not self.board.is_thinking(slot):
+            raise RequestError(f"slot {slot} cannot go away while it has a request; await join() first")
+        left_at = self.counters.batch_steps
+        self.board.leave(slot)
+        try:
+            yield
+        finally:
+            self.board.come_back(slot)
+            self.start[slot] += self.counters.batch_steps - left_at
 
     def length(self, slot: int) -> int:
         """Control steps of the slot's current episode."""

@@ -2,7 +2,7 @@
 
 A slot *thinks* while its coroutine runs or awaits anything but the two queues; it is *settled* once it has put a
 request or is parked (no attempt to do). The loop steps when no slot thinks. Nothing polls: the last slot to settle
-wakes the loop.
+wakes the loop. A slot that is *away* waits for work done elsewhere: it is parked in the middle of its attempt.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ class SlotBoard:
         self._active = np.ones(num_envs, dtype=np.bool_)
         self.thinking = num_envs
         self.num_parked = 0
+        self.num_away = 0
         self._waiter: asyncio.Future[None] | None = None
         self._active_ids: tuple[npt.NDArray[np.int64], Tensor] | None = None
         self._sitting_out: list[asyncio.Future[None]] = []
@@ -61,6 +62,30 @@ class SlotBoard:
             self.num_parked -= 1
             self._active_ids = None
         self.think(slot)
+
+    def leave(self, slot: int) -> None:
+        """The slot waits for something slow, which the others need not wait for; its state stands still meanwhile."""
+        self.num_away += 1
+        self.park(slot)
+
+    def come_back(self, slot: int) -> None:
+        """The slot goes on with its attempt."""
+        self.num_away -= 1
+        self.unpark(slot)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def someone_is_back(self) -> None:
+        """Wait while every slot is parked or away, or until the run ends."""
+        while self.num_away and self.num_parked == self.num_envs and not self._over:
+            await self._wait()
+
+    async def _wait(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
 
     def is_thinking(self, slot: int) -> bool:
         """Whether the slot's coroutine is running or awaits something of its own."""
@@ -104,8 +129,4 @@ class SlotBoard:
     async def all_settled(self) -> None:
         """Wait until no slot thinks, or the run ends."""
         while self.thinking and not self._over:
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
+            await self._wait()
