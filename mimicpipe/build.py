@@ -13,6 +13,7 @@ from hydra.utils import instantiate
 
 from mimicpipe import __version__
 from mimicpipe.config import RECORDER_RUN_KEYS, TASK_RUN_KEYS, RunConfig, is_allowed
+from mimicpipe.datagen.constraints import parse_constraints
 from mimicpipe.datagen.pool import DataGenInfoPool, PoolLock
 from mimicpipe.datagen.subtask import DataGenConfig, SubTaskConfig
 from mimicpipe.envs.base import MimicEnv
@@ -139,6 +140,7 @@ def build_generator(config: RunConfig, env: MimicEnv, pool: DataGenInfoPool) -> 
         src_demo_datagen_info_pool=pool,
         subtask_configs=pool.subtask_configs,
         datagen_cfg=DataGenConfig(**config.task["datagen"]),
+        task_constraint_configs=parse_constraints(config.task["constraints"]),
     )
 
 
@@ -218,9 +220,9 @@ def build_run_state(
         on_outcome=on_outcome,
         lock=pool.asyncio_lock if isinstance(pool.asyncio_lock, PoolLock) else None,
         selector=selector,
+        frame_columns=next((r.frame_columns for r in recorders.all() if r.frame_columns is not None), None),
     )
 
-        frame_columns=next((r.frame_columns for r in recorders.all() if r.frame_columns is not None), None),
 
 def build_trackers(config: RunConfig, output_dir: Path) -> CompositeTracker:
     """metrics.jsonl, and the tracker of the config unless it cannot be had."""

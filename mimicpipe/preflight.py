@@ -1,4 +1,4 @@
-"""What a checked config asks of this machine: a device, readable source demos, a place for the dataset."""
+"""What a checked config asks of this machine (a device, source demos, a place for the dataset), and of itself."""
 
 import ctypes
 import re
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mimicpipe.config import RunConfig
+from mimicpipe.datagen.constraints import check_constraints, parse_constraints
 from mimicpipe.errors import ConfigError
 from mimicpipe.recorders.staging import check_repo_id, check_root, check_writable
 
@@ -16,11 +17,13 @@ BUNDLED_DEMOS = Path(__file__).parent / "assets" / "source_demos"
 
 
 def check_machine(config: RunConfig) -> None:
-    """Check device, source demos and the dataset's names; from here on `dataset.root` is absolute, without links.
+    """Check constraints, device, source demos and the dataset's names; from here on `dataset.root` is absolute.
 
     Raises:
         ConfigError: names the key, the value and what there is.
     """
+    refs = {eef: [node["object_ref"] for node in nodes] for eef, nodes in config.task["subtasks"].items()}
+    check_constraints(parse_constraints(config.task["constraints"]), refs)
     _check_device(config.env["device"])
     path = source_demos_path(config)
     if path is not None and not path.exists():

@@ -30,6 +30,8 @@ class Stream(enum.IntEnum):
     SELECTION = 3
     NOISE = 4
     EXPERT = 5
+    COORDINATION = 6
+    PERTURBATION = 7
 
 
 @compiled

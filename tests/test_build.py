@@ -10,6 +10,7 @@ from mimicpipe import build
 from mimicpipe.cli import check_command_line
 from mimicpipe.config import RunConfig
 from mimicpipe.datagen.generator import DataGenerator
+from mimicpipe.errors import ConfigError
 from mimicpipe.preflight import BUNDLED_DEMOS
 from mimicpipe.recorders.async_lerobot import AsyncLeRobotRecorder
 from mimicpipe.recorders.lerobot import LeRobotRecorder
@@ -49,6 +50,17 @@ def test_the_bundled_demos_fit_every_task(task):
     pool = build.build_pool(config, env, build.build_subtasks(config))
     assert pool.num_datagen_infos == 10
     assert pool.skipped == []
+
+
+def test_the_generator_gets_the_task_s_constraints():
+    config = config_of("env=kinematic")
+    config.task["constraints"] = [
+        {"eef_subtask_constraint_tuple": [["panda", 0], ["other", 0]], "constraint_type": "sequential"}
+    ]
+    env = build.build_env(config)
+    pool = build.build_pool(config, env, build.build_subtasks(config))
+    with pytest.raises(ConfigError, match=r"task\.constraints\[0\].*no such end effector other; valid: panda"):
+        build.build_generator(config, env, pool)
 
 
 def test_source_demos_from_a_folder(tmp_path):

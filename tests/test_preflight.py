@@ -33,6 +33,32 @@ def fault(*argv: str) -> str:
     return str(raised.value)
 
 
+def test_constraints_of_the_task_are_checked():
+    def constraint(*pair: str, **more: object) -> str:
+        values = {"constraint_type": "sequential", **more, "eef_subtask_constraint_tuple": f"[{','.join(pair)}]"}
+        return "{" + ",".join(f"{key}:{value}" for key, value in values.items()) + "}"
+
+    def with_two_arms(*constraints: str) -> tuple[str, ...]:
+        return "+task.subtasks.second=[{object_ref:cube}]", f"task.constraints=[{','.join(constraints)}]"
+
+    (job,) = jobs(*with_two_arms(constraint("[panda,0]", "[second,0]", sequential_min_time_diff=3)))
+    assert job.config.task["constraints"][0]["sequential_min_time_diff"] == 3
+    assert job.config.task["constraints"][0]["coordination_scheme"] == "replay"
+    assert "task.constraints[0].eef_subtask_constraint_tuple=[[panda,7],[second,0]]: panda has no subtask 7" in fault(
+        *with_two_arms(constraint("[panda,7]", "[second,0]"))
+    )
+    assert "expected two subtasks" in fault(*with_two_arms(constraint("panda", "second")))
+    assert "one of sequential, coordination" in fault(
+        *with_two_arms(constraint("[panda,0]", "[second,0]", constraint_type="after"))
+    )
+    assert "expected an integer >= -1" in fault(
+        *with_two_arms(constraint("[panda,0]", "[second,0]", sequential_min_time_diff=-2))
+    )
+    endless = fault(*with_two_arms(constraint("[panda,1]", "[second,0]"), constraint("[second,0]", "[panda,0]")))
+    assert "task.constraints: can never be met, as" in endless
+    assert "the order of panda" in endless
+
+
 def test_nothing_is_made():
     assert len(jobs("-m", "env.num_envs=1,4,16", "recorder=sync,async", "num_demos=8")) == 6
     assert list(Path.cwd().iterdir()) == []

@@ -17,6 +17,7 @@ import torch
 
 from experiments.harness import Sample, Stopwatch
 from experiments.throughput.peer_env import PeerEnv
+from mimicpipe.datagen.constraints import SubTaskConstraintConfig
 from mimicpipe.datagen.subtask import DataGenConfig, SubTaskConfig
 from mimicpipe.envs.base import MimicEnv
 
@@ -49,7 +50,10 @@ def peer_module(name: str) -> Any:
 
 
 def peer_config(
-    subtasks: Mapping[str, Sequence[SubTaskConfig]], datagen: DataGenConfig, attempts: int
+    subtasks: Mapping[str, Sequence[SubTaskConfig]],
+    datagen: DataGenConfig,
+    attempts: int,
+    constraints: Sequence[SubTaskConstraintConfig] = (),
 ) -> Any:  # a MimicEnvCfg
     """The peer's config of the same subtasks and options, that ends after so many attempts."""
     cfg = peer_module("isaaclab.envs.mimic_env_cfg")
@@ -60,7 +64,15 @@ def peer_config(
         if field.name.startswith("generation_"):
             setattr(config.datagen_config, field.name, getattr(datagen, field.name))
     config.subtask_configs = {eef: [_peer_subtask(cfg, c) for c in configs] for eef, configs in subtasks.items()}
+    config.task_constraint_configs = [_peer_constraint(cfg, constraint) for constraint in constraints]
     return config
+
+
+def _peer_constraint(cfg: Any, constraint: SubTaskConstraintConfig) -> Any:
+    values = {field.name: getattr(constraint, field.name) for field in fields(SubTaskConstraintConfig)}
+    values["constraint_type"] = cfg.SubTaskConstraintType[constraint.constraint_type.name]
+    values["coordination_scheme"] = cfg.SubTaskConstraintCoordinationScheme[constraint.coordination_scheme.name]
+    return cfg.SubTaskConstraintConfig(**values)
 
 
 def _peer_subtask(cfg: Any, config: SubTaskConfig) -> Any:
@@ -129,6 +141,7 @@ def adapter_for(
     attempts: int,
     seed: int,
     max_steps: int | None = None,
+    constraints: Sequence[SubTaskConstraintConfig] = (),
 ) -> PeerEnv:
     """An env that the peer can run for so many attempts, or at most `max_steps` control steps."""
-    return PeerEnv(env, peer_config(subtasks, datagen, attempts), seed, max_steps)
+    return PeerEnv(env, peer_config(subtasks, datagen, attempts, constraints), seed, max_steps)

@@ -49,6 +49,10 @@ class DemoChooser:
         """New attempts begin in these slots."""
         self._demo[slots] = _NONE
 
+    def remember(self, spec: EefSpec, batch: Rows, demo: Ints) -> None:
+        """Let attempts use a demo (M,) that was chosen elsewhere."""
+        self._demo[batch.slots, spec.cell[batch.subtask]] = demo
+
     def choose(self, spec: EefSpec, batch: Rows, world: World, errors: dict[int, Exception]) -> tuple[Rows, Ints]:
         """The rows that have a source demo, and it (M,); a row whose strategy failed is put into `errors`."""
         cells = spec.cell[batch.subtask]

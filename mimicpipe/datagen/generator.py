@@ -5,13 +5,14 @@ and play it after an interpolation. `generate` asks for all of it with one `put`
 segment when the one before has been played, for all slots that are there at the same time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from mimicpipe.datagen.constraints import SubTaskConstraintConfig
 from mimicpipe.datagen.noise import unit_noise
 from mimicpipe.datagen.planner import SubtaskPlanner
 from mimicpipe.datagen.pool import DataGenInfoPool
@@ -34,6 +35,7 @@ class DataGenerator:
         src_demo_datagen_info_pool: source demos.
         subtask_configs: {eef: its subtasks}; None is the pool's. They must be those the pool was cut with.
         datagen_cfg: how segments are chosen and joined; None is the default.
+        task_constraint_configs: which subtasks of several eefs wait for each other or move together.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class DataGenerator:
         src_demo_datagen_info_pool: DataGenInfoPool,
         subtask_configs: SubtaskConfigs | None = None,
         datagen_cfg: DataGenConfig | None = None,
+        task_constraint_configs: Sequence[SubTaskConstraintConfig] = (),
     ) -> None:
         pool = src_demo_datagen_info_pool
         if subtask_configs is not None:
@@ -52,7 +55,8 @@ class DataGenerator:
         self.src_demo_datagen_info_pool = pool
         self.subtask_configs = pool.subtask_configs
         self.datagen_cfg = datagen_cfg or DataGenConfig()
-        self.planner = SubtaskPlanner(env, pool, self.datagen_cfg)
+        self.task_constraint_configs = tuple(task_constraint_configs)
+        self.planner = SubtaskPlanner(env, pool, self.datagen_cfg, self.task_constraint_configs)
 
     async def generate(
         self,

@@ -20,16 +20,16 @@ from torch import Tensor
 from mimicpipe.datagen import stitch
 from mimicpipe.datagen.batch import EefSpec, Ints, Rows, World, eef_spec
 from mimicpipe.datagen.choose import DemoChooser
+from mimicpipe.datagen.constraints import SubTaskConstraintConfig
+from mimicpipe.datagen.coordinator import Coordinator
 from mimicpipe.datagen.noise import unit_noise
 from mimicpipe.datagen.pool import DataGenInfoPool
 from mimicpipe.datagen.rigid import Floats
 from mimicpipe.datagen.sim import MimicSim
 from mimicpipe.datagen.subtask import DataGenConfig, check_datagen_config
+from mimicpipe.datagen.timing import GOES_ON
 from mimicpipe.errors import RequestError
 from mimicpipe.pipeline.protocol import EefPlans, PlanBatch, PlanFailedError
-
-GOES_ON = -1
-"""In `SegmentRequest.wanted`: the eef goes on with the waypoints it has."""
 
 _NO_POSES = np.zeros((3, 4, 0))
 _NEVER = np.iinfo(np.int64).max
@@ -45,7 +45,8 @@ class SegmentRequest:
     visible: int
     """Demos the attempt may choose from: those added before the count reached this."""
     wanted: list[int] | None
-    """For each eef, in the env's order, the subtask whose segment is wanted next, or GOES_ON; None: all are done."""
+    """For each eef, in the env's order, the subtask whose segment is wanted next, or GOES_ON (it goes on with the
+    waypoints it has, or waits); None: all are done."""
     fresh: bool = True
     """Nothing has been planned for the attempt yet."""
     chosen: list[tuple[int, int, int]] = field(default_factory=list)
@@ -59,9 +60,16 @@ class SubtaskPlanner:
         env: the simulator.
         pool: source demos and subtasks.
         config: how segments are chosen and joined.
+        constraints: how the eefs' subtasks are tied to each other.
     """
 
-    def __init__(self, env: MimicSim, pool: DataGenInfoPool, config: DataGenConfig) -> None:
+    def __init__(
+        self,
+        env: MimicSim,
+        pool: DataGenInfoPool,
+        config: DataGenConfig,
+        constraints: Sequence[SubTaskConstraintConfig] = (),
+    ) -> None:
         check_datagen_config(config)
         self._env = env
         self._pool = pool
@@ -73,6 +81,8 @@ class SubtaskPlanner:
         # A hold after an eef's last segment is noiseless, so it needs a waypoint of its own.
         self._holds = config.settle_steps > 0 or len(self._specs) > 1
         count, eefs = env.num_envs, len(self._specs)
+        width = 16 + env.gripper_dim + env.noise_dim
+        self._coordinator = Coordinator(pool, self._specs, config, constraints, count, width) if constraints else None
         self._chooser = DemoChooser(pool, count, 1 + max(int(spec.cell.max()) for spec in self._specs))
         self._subtask = np.full((count, eefs), -1, dtype=np.int64)
         self._pending = np.zeros((count, eefs), dtype=np.int64)
@@ -93,7 +103,9 @@ class SubtaskPlanner:
         there = self._pool.num_datagen_infos
         if visible > there:
             raise ValueError(f"visible={visible}: the pool has {there} demos so far; wait for the others")
-        return SegmentRequest(self, seed, visible, [0] * len(self._specs))
+        coordinator = self._coordinator
+        wanted = [0] * len(self._specs) if coordinator is None else list(coordinator.timing.first_wanted)
+        return SegmentRequest(self, seed, visible, wanted)
 
     def plan_batch(self, env_ids: Tensor, requests: Sequence[SegmentRequest]) -> PlanBatch:
         """Plan for slots `env_ids` (K,) int64, and move their requests on.
@@ -113,21 +125,34 @@ class SubtaskPlanner:
             if request.visible <= 0:
                 errors[row] = PlanFailedError("the pool has no source demo yet")
         world = World(self._env, env_ids, self._pool.object_names)
-        plans: dict[str, EefPlans] = {}
+        coordinator, plans = self._coordinator, dict[str, EefPlans]()
         for spec in self._specs:
             wants = wanted[:, spec.index] != GOES_ON
             wants[list(errors)] = False
             batch = Rows(np.arange(len(slots)), slots, seeds, visible, wanted[:, spec.index])
             if not wants.all():
                 batch = batch.take(np.flatnonzero(wants))
+            if coordinator is not None:
+                coordinator.adopt_demos(spec, batch, self._chooser)
             if len(batch.rows):
                 batch, demo = self._chooser.choose(spec, batch, world, errors)
             if len(batch.rows):
-                plans[spec.name] = self._plan_eef(spec, batch, demo, world)
+                steps, lengths, waypoints = self._plan_eef(spec, batch, demo, world)
                 _note_chosen(requests, spec, batch, demo)
-        steps = self._move_on(slots, requests, errors)
-        again = [row for row, request in enumerate(requests) if request.wanted is not None and row not in errors]
-        return PlanBatch(steps, plans, errors, again)
+                if coordinator is None:
+                    self._remember(spec, batch, steps)
+                    plans[spec.name] = self._on_device(batch.rows, lengths, waypoints)
+                else:
+                    coordinator.write(spec, batch.slots, waypoints, steps)
+        if coordinator is None:
+            played, following, done = self._move_on(slots)
+        else:
+            live = np.asarray([row for row in range(len(slots)) if row not in errors], dtype=np.int64)
+            demo = np.asarray([request.chosen[0][2] if request.chosen else 0 for request in requests])
+            for eef, emitted in coordinator.emit(slots, live, world, demo).items():
+                plans[eef] = self._on_device(*emitted)
+            played, following, done = coordinator.move_on(slots)
+        return self._answer(requests, plans, errors, _Moved(slots, played, following, done))
 
     def _forget(self, slots: Ints) -> None:
         """New attempts begin in these slots."""
@@ -135,32 +160,54 @@ class SubtaskPlanner:
         self._pending[slots] = 0
         self._planned[slots] = 0
         self._chooser.forget(slots)
+        if self._coordinator is not None:
+            self._coordinator.forget(slots)
 
-    def _move_on(self, slots: Ints, requests: Sequence[SegmentRequest], errors: dict[int, Exception]) -> Tensor:
-        """Steps (K,) to play, and each request's next wanted segments."""
+    def _move_on(self, slots: Ints) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
+        """As `Coordinator.move_on`, where each eef goes on as soon as its segment has ended."""
         pending, subtask = self._pending[slots], self._subtask[slots]
         steps = np.where(pending > 0, pending, _NEVER).min(axis=1)
-        for row in np.flatnonzero(steps == _NEVER).tolist():
-            errors.setdefault(row, RequestError("nothing is left to plan: the last segments have been played"))
+        steps[steps == _NEVER] = 0
         pending = np.maximum(pending - steps[:, None], 0)
         self._pending[slots] = pending
         ended = pending == 0
         done = (ended & (subtask == self._last)).all(axis=1)
-        following: list[list[int] | None] = np.where(ended & (subtask < self._last), subtask + 1, GOES_ON).tolist()
-        for row in np.flatnonzero(done).tolist():
+        return steps, np.where(ended & (subtask < self._last), subtask + 1, GOES_ON), done
+
+    def _answer(
+        self,
+        requests: Sequence[SegmentRequest],
+        plans: dict[str, EefPlans],
+        errors: dict[int, Exception],
+        moved: "_Moved",
+    ) -> PlanBatch:
+        """Move the requests on, but for those that failed."""
+        for row in np.flatnonzero(moved.steps == 0).tolist():
+            errors.setdefault(row, self._standstill(int(moved.slots[row]), finished=bool(moved.done[row])))
+        following: list[list[int] | None] = moved.following.tolist()
+        for row in np.flatnonzero(moved.done).tolist():
             following[row] = None
         unchanged = {row: (requests[row].wanted, requests[row].fresh) for row in errors}
         for request, wanted in zip(requests, following, strict=True):
             request.wanted, request.fresh = wanted, False
         for row, (wanted, fresh) in unchanged.items():
             requests[row].wanted, requests[row].fresh = wanted, fresh
-        steps = steps + np.where(done, self._config.settle_steps, 0)
+        steps = moved.steps + np.where(moved.done, self._config.settle_steps, 0)
         steps[list(errors)] = 1
-        return torch.from_numpy(steps)
+        again = [row for row, request in enumerate(requests) if request.wanted is not None and row not in errors]
+        return PlanBatch(torch.from_numpy(steps), plans, errors, again)
+
+    def _standstill(self, slot: int, *, finished: bool) -> Exception:
+        if finished or self._coordinator is None:
+            return RequestError("nothing is left to plan: the last segments have been played")
+        return PlanFailedError(f"no eef can ever go on: {self._coordinator.timing.describe(slot)}")
 
     # ---- one eef
 
-    def _plan_eef(self, spec: EefSpec, batch: Rows, demo: Ints, world: World) -> EefPlans:
+    def _plan_eef(
+        self, spec: EefSpec, batch: Rows, demo: Ints, world: World
+    ) -> tuple[Ints, Ints, npt.NDArray[np.float32]]:
+        """Steps (M,), waypoints (M,) with the one that is held behind the last segment, and the waypoints."""
         subtask, count = batch.subtask, len(batch.rows)
         begin, end = self._pool.boundaries[spec.name].of_segments(batch.seeds, subtask, demo)
         lead = spec.lead[subtask]
@@ -184,10 +231,18 @@ class SubtaskPlanner:
         width = 16 + self._env.gripper_dim + self._env.noise_dim
         waypoints = np.zeros((count, int(lengths.max()), width), dtype=np.float32)
         object_now = _NO_POSES if (objects < 0).all() else world.object_poses(np.maximum(objects, 0), batch.rows)
+        if self._coordinator is not None:
+            for at, motion in self._coordinator.pairs.motions(spec, batch, demo, begin, end, object_now):
+                object_now = object_now if object_now.shape[2] else np.zeros((3, 4, count))
+                object_now[:, :, at] = motion
+                table[at, stitch.OBJECT] = stitch.GIVEN
         eef_now = _NO_POSES if from_last.all() else world.eef_poses(spec.name, batch.rows)
         self._stitch(spec, batch, table, object_now, eef_now, int(steps.max()), waypoints)
-        self._remember(spec, batch, steps)
-        on_device = [torch.from_numpy(array).to(self._device) for array in (batch.rows, lengths, waypoints)]
+        self._planned[batch.slots, spec.index] += steps
+        return steps, lengths, waypoints
+
+    def _on_device(self, rows: Ints, lengths: Ints, waypoints: npt.NDArray[np.float32]) -> EefPlans:
+        on_device = [torch.from_numpy(array).to(self._device) for array in (rows, lengths, waypoints)]
         return EefPlans(*on_device, has_noise=self._noisy)
 
     def _stitch(
@@ -209,7 +264,16 @@ class SubtaskPlanner:
     def _remember(self, spec: EefSpec, batch: Rows, steps: Ints) -> None:
         self._subtask[batch.slots, spec.index] = batch.subtask
         self._pending[batch.slots, spec.index] = steps
-        self._planned[batch.slots, spec.index] += steps
+
+
+@dataclass(slots=True)
+class _Moved:
+    """How the slots (K,) of a batch go on."""
+
+    slots: Ints
+    steps: Ints
+    following: Ints
+    done: npt.NDArray[np.bool_]
 
 
 def _note_chosen(requests: Sequence[SegmentRequest], spec: EefSpec, batch: Rows, demo: Ints) -> None:

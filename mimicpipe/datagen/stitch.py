@@ -22,9 +22,11 @@ Ints = npt.NDArray[np.int64]
 
 START, LENGTH, BETWEEN, LEAD, QUIET, OBJECT, SLOT, MEASURED, FROM_LAST, HELD = range(10)
 """Columns of `rows` in `stitch`: time of the segment's first step, its steps, interpolation steps, `lead`, steps at the
-start without noise, index of the object or -1, slot, and three flags: the segment begins at the measured pose,
+start without noise, index of the object, slot, and three flags: the segment begins at the measured pose,
 interpolation begins at the last target, the last pose is held for a step."""
 COLUMNS = 10
+UNMOVED, GIVEN = -1, -2
+"""For the index of an object: the segment stays where it was recorded, or its motion stands in `object_now`."""
 
 _TINY = 1e-9
 
@@ -122,7 +124,7 @@ def stitch(
         measured: (>= 12, T) the source eef's poses.
         objects: (>= 12 * parts, T) for each component of a pose, its value for each of `parts` objects.
         parts: number of objects.
-        object_now: (3, 4, M) pose of the row's object; read where there is one.
+        object_now: (3, 4, M) pose of the row's object, or the motion itself; read where there is one.
         eef_now: (3, 4, M) pose of the eef; read where interpolation does not begin at the last target.
         last_target: (3, 4, N) of each slot, read and written.
         sigma: (M,) standard deviation of the action noise.
@@ -137,6 +139,9 @@ def stitch(
         if rows[m, OBJECT] >= 0:
             _read(objects, at, rows[m, OBJECT], parts, source)
             _compose_inverse(object_now[:, :, m], source, motion)
+        elif rows[m, OBJECT] == GIVEN:
+            for k in range(12):
+                motion[k // 4, k % 4] = object_now[k // 4, k % 4, m]
         else:
             for k in range(12):
                 motion[k // 4, k % 4] = 1.0 if k % 5 == 0 else 0.0

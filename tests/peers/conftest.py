@@ -7,6 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT / "tests" / "datagen"))  # arm_env, which may have two arms
 
 
 @pytest.fixture(autouse=True)

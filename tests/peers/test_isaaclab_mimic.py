@@ -1,6 +1,6 @@
 """What mimicpipe generates, against Isaac Lab Mimic 3.0.0 on the same env, demos and scenes.
 
-Left out: subtask constraints, which mimicpipe does not have, SkillGen's planned segments, and two arms. Random draws
+Left out: SkillGen's planned segments; two arms and their constraints are in test_isaaclab_constraints.py. Random draws
 come from other generators, so everything here is set up to need none, or is compared before the draw.
 """
 
