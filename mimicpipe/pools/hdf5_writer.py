@@ -126,7 +126,7 @@ def set_text(group: h5py.Group, name: str, text: str) -> None:
     """Set an attribute to a text."""
     # Fixed length: the heap that holds strings of variable length has no checksum.
     encoded = text.encode()
-    group.attrs.create(name, np.bytes_(encoded), dtype=h5py.string_dtype("utf-8", len(encoded)))
+    group.attrs.create(name, np.bytes_(encoded), dtype=h5py.string_dtype("utf-8", max(1, len(encoded))))
 
 
 def _check(demo: SourceDemo, where: str) -> None:

@@ -99,7 +99,7 @@ def _problem(name: str, feature: Feature) -> str | None:
 def _clash(name: str, path: str, taken: Mapping[str, str]) -> str | None:
     """Two columns at one place, or one inside another."""
     first = path.split("/")[0]
-    if first in _TAKEN and name != "action" and not path.startswith("obs/"):
+    if first in _TAKEN and name != "action" and not name.startswith((_OBSERVATION, _DATAGEN)):
         return f"{first!r} is the layout's own key"
     if path == "obs/datagen_info":
         return "obs/datagen_info is the layout's own key"
