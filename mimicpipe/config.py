@@ -20,7 +20,7 @@ from mimicpipe.schema import conform, first_line, show, suggest, value_at
 
 # The functional form because "raise" is a keyword; OmegaConf reads an Enum by its members' names.
 Control = StrEnum("Control", ["ik_rel", "ik_abs"])
-Camera = StrEnum("Camera", ["front", "wrist"])
+Camera = StrEnum("Camera", ["front", "wrist", "left_wrist", "right_wrist"])
 OnError = StrEnum("OnError", ["raise", "skip"])
 WandbMode = StrEnum("WandbMode", ["offline", "online", "disabled"])
 VideoCodec = StrEnum("VideoCodec", ["libsvtav1", "h264", "hevc", "libaom-av1"])

@@ -1,8 +1,10 @@
 """The action layout shared by the simulators of this package: poses to actions and back, for one arm with a gripper.
 
+An env of several arms has their actions one behind the other.
+
 Two controls, as in Isaac Lab's Franka tasks:
 
-* ``ik_rel``, 7 numbers: position change / `POSITION_SCALE`, rotation change (axis-angle in the base frame, so that
+* ``ik_rel``, 7 numbers: position change / `POSITION_SCALE`, rotation change (axis-angle in the slot's frame, so that
   target = change * current) / `ROTATION_SCALE`, gripper; all clipped to [-1, 1].
 * ``ik_abs``, 8 numbers: position in metres, wxyz quaternion, gripper.
 
@@ -11,6 +13,7 @@ of the two scales, so one noise level means the same in both. Rows (see mimicpip
 functions on poses wrap them.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
@@ -44,13 +47,13 @@ def check_control(control: str) -> str:
 
 
 def action_dim(control: str) -> int:
-    """Length of one slot's action."""
+    """Length of one arm's action."""
     return len(_NAMES[control])
 
 
-def action_feature(control: str) -> Feature:
-    """Dataset feature of the action."""
-    names = _NAMES[control]
+def action_feature(control: str, prefixes: Sequence[str] = ("",)) -> Feature:
+    """Dataset feature of the action; arms' names have their prefix."""
+    names = tuple(prefix + name for prefix in prefixes for name in _NAMES[control])
     return Feature("float32", (len(names),), names)
 
 

@@ -1,5 +1,7 @@
 """The action layout of `mimicpipe.envs.actions` on numpy rows in float64, for the inner loop of the MuJoCo env.
 
+One arm's part of the action at a time.
+
 Numbers go in and out as float32: what a step does is a function of the float32 action, so recorded actions replay bit
 for bit.
 """
@@ -27,7 +29,7 @@ _SCALE = np.repeat([POSITION_SCALE, ROTATION_SCALE], NOISE_DIM // 2)
 
 
 def asked_motion(control: str, actions: Actions, slots: Ints, current: ArmPose) -> Array:
-    """Pose change (6, K) that actions (K, A) of slots (K,) ask for: metres, rotation vector in the base's frame."""
+    """Pose change (6, K) that actions (K, A) of slots (K,) ask for: metres, rotation vector in the slot's frame."""
     if control == "ik_rel":
         values = np.ascontiguousarray(actions[:, :NOISE_DIM].T, dtype=np.float64)
         return np.minimum(np.maximum(values, -1.0), 1.0) * _SCALE[:, None]

@@ -6,7 +6,7 @@ from typing import Any
 
 import mujoco
 
-from mimicpipe.envs.mujoco.panda import OBJECT_BIT, ROBOT_BIT, TABLE_BIT
+from mimicpipe.envs.mujoco.panda import OBJECT_BIT, ROBOT_BITS, TABLE_BIT
 from mimicpipe.envs.tasks.base import FixtureSpec, ObjectSpec, PartSpec, Rgba, Shape
 from mimicpipe.envs.tasks.placement import TABLE_CENTRE
 
@@ -37,7 +37,7 @@ def add_object(spec: mujoco.MjSpec, item: ObjectSpec) -> None:
     body = spec.worldbody.add_body(name=item.name, pos=[TABLE_CENTRE[0], TABLE_CENTRE[1], item.half_size[2]])
     body.add_freejoint(name=joint_name(item.name))
     shapes = item.shapes or (Shape("box", item.half_size),)
-    bits = (OBJECT_BIT, TABLE_BIT | OBJECT_BIT | ROBOT_BIT)
+    bits = (OBJECT_BIT, TABLE_BIT | OBJECT_BIT | ROBOT_BITS)
     _add_shapes(spec, body, item.name, shapes, item.rgba, item.mass, bits)
 
 
@@ -47,7 +47,7 @@ def add_fixture(spec: mujoco.MjSpec, item: FixtureSpec) -> None:
     It and its parts meet objects and robots, but neither the table nor fixtures: a drawer slides within its limits.
     """
     body = spec.worldbody.add_body(name=item.name, pos=[TABLE_CENTRE[0], TABLE_CENTRE[1], 0.0], mocap=True)
-    _add_shapes(spec, body, item.name, item.shapes, item.rgba, 0.0, (0, OBJECT_BIT | ROBOT_BIT))
+    _add_shapes(spec, body, item.name, item.shapes, item.rgba, 0.0, (0, OBJECT_BIT | ROBOT_BITS))
     for part in item.parts:
         _add_part(spec, body, part)
 
@@ -58,7 +58,7 @@ def _add_part(spec: mujoco.MjSpec, fixture: "mujoco.MjsBody", part: PartSpec) ->
         name=joint_name(part.name), type=_JOINTS[part.joint], axis=part.axis, pos=part.anchor, range=part.limits,
         limited=True, damping=part.damping, frictionloss=part.friction,
     )  # fmt: skip
-    _add_shapes(spec, body, part.name, part.shapes, part.rgba, part.mass, (0, OBJECT_BIT | ROBOT_BIT))
+    _add_shapes(spec, body, part.name, part.shapes, part.rgba, part.mass, (0, OBJECT_BIT | ROBOT_BITS))
 
 
 def _add_shapes(

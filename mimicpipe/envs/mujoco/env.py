@@ -1,10 +1,10 @@
-"""`env=mujoco`: N slots of one scene, stepped in a batch on the CPU.
+"""`env=mujoco`: N slots of one scene with one or two arms, stepped in a batch on the CPU.
 
 State lives in one array (N, S): time, qpos, qvel; the poses of a task's fixtures in a second. A control step is: IK of
-all slots in a few numpy calls on (…, N) arrays, then one call of MuJoCo's `rollout`, whose threads take ten physics
-steps per slot without the GIL. Solver warm starts are zeroed at each control step, so the state and the action alone
-determine the next state, bit for bit, in any slot, at any num_envs and thread count. Poses come from `kinematics` and
-`frames`, not from MuJoCo, and are computed once per step.
+all slots in a few calls on (…, N) arrays for each arm, then one call of MuJoCo's `rollout`, whose threads take ten
+physics steps per slot without the GIL. Solver warm starts are zeroed at each control step, so the state and the action
+alone determine the next state, bit for bit, in any slot, at any num_envs and thread count. Poses come from `kinematics`
+and `frames`, not from MuJoCo, and are computed once per step.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,22 +16,22 @@ import torch
 from torch import Tensor
 
 from mimicpipe.envs.actions import GRIPPER_DIM, NOISE_DIM, action_dim, action_feature, check_control, gripper_part
-from mimicpipe.envs.base import Feature, MimicEnv, require_known
-from mimicpipe.envs.mujoco import ik, kernels, kinematics
+from mimicpipe.envs.base import MimicEnv, require_known
+from mimicpipe.envs.mujoco import ik, kernels
 from mimicpipe.envs.mujoco.actions import Actions, asked_motion, asked_pose, encode
+from mimicpipe.envs.mujoco.arms import SERVOS, arms_of, side_by_side
 from mimicpipe.envs.mujoco.checks import check_config, torch_device
 from mimicpipe.envs.mujoco.frames import Frames
 from mimicpipe.envs.mujoco.kernels import Ints
 from mimicpipe.envs.mujoco.kinematics import ArmPose, Array
+from mimicpipe.envs.mujoco.observations import EEF_POSE, JOINTS, OBJECTS, observation_features
 from mimicpipe.envs.mujoco.panda import ARM_JOINTS, FINGER_JOINTS, MAX_FINGER
 from mimicpipe.envs.mujoco.physics import Physics
 from mimicpipe.envs.mujoco.render import CameraRenderer
-from mimicpipe.envs.mujoco.scene import CAMERAS, SUBSTEPS, TIMESTEP, build_model
+from mimicpipe.envs.mujoco.scene import SUBSTEPS, TIMESTEP, build_model, camera_names
 from mimicpipe.envs.tasks.base import Task, TaskView
 from mimicpipe.errors import ConfigError
 from mimicpipe.rng import Seeds, Stream, uniforms
-
-EEF = "panda"
 
 _START_NOISE = 0.02 * 3**0.5
 """Half width of the uniform start noise of the arm's joints, radians: standard deviation 0.02, as in robosuite."""
@@ -39,18 +39,16 @@ _START_NOISE_OFFSET = 1 << 20
 """Position of the start noise in the SCENE stream, beyond anything a task draws."""
 _DIVERGED = 1e8
 """No position, velocity or time of a sane simulation comes near this."""
-_WIDTH_NAME = "panda_gripper_width"
-_JOINTS, _EEF_POSE, _OBJECTS = "observation.state", "observation.eef_pose", "observation.environment_state"
 
 
 class MujocoEnv(MimicEnv):
-    """N Franka Pandas at a table each, with the objects of one task.
+    """N tables, each with a Franka Panda for each eef of one task, and with its objects.
 
     Args:
-        task: scene, success and signals.
+        task: scene, arms, success and signals.
         num_envs: number of slots N >= 1.
         device: where tensors are taken and returned; physics runs on the CPU in any case.
-        cameras: any of "front", "wrist"; adds `observation.images.<camera>`.
+        cameras: any of "front", "wrist" (of two arms "<eef>_wrist"); adds `observation.images.<camera>`.
         image_size: (height, width) of the frames, pixels.
         control: "ik_rel" or "ik_abs", see `mimicpipe.envs.actions`.
         threads: physics threads; None is one per CPU this process may use.
@@ -61,7 +59,6 @@ class MujocoEnv(MimicEnv):
 
     steps_in_background = True
     fps = round(1.0 / (SUBSTEPS * TIMESTEP))
-    eef_names = (EEF,)
     noise_dim = NOISE_DIM
     gripper_dim = GRIPPER_DIM
 
@@ -75,16 +72,18 @@ class MujocoEnv(MimicEnv):
         control: str = "ik_rel",
         threads: int | None = None,
     ) -> None:
-        check_config(num_envs, cameras, image_size, threads)
+        check_config(num_envs, cameras, camera_names(task), image_size, threads)
         self.task = task
         self.num_envs = num_envs
         self.device = torch_device(device)
         self.control = check_control(control)
+        self.arms = arms_of(task, control)
+        self.eef_names = tuple(arm.name for arm in self.arms)
         self.object_names = task.body_names
         self.task_description = task.description
-        self.action_dim = action_dim(control)
-        self.action_feature = action_feature(control)
-        self.observation_features = _observation_features(task, cameras, image_size)
+        self.action_dim = action_dim(control) * len(self.arms)
+        self.action_feature = action_feature(control, [arm.prefix for arm in self.arms])
+        self.observation_features = observation_features(task, self.arms, cameras, image_size)
 
         self.model = build_model(task, image_size)
         self._renderer = CameraRenderer(self.model, cameras, image_size) if cameras else None
@@ -95,27 +94,30 @@ class MujocoEnv(MimicEnv):
 
     def _compile(self) -> None:
         """Run each compiled loop once, so that the first process of a machine does not compile in its first steps."""
-        pose = {EEF: self._task_view().eef_poses[EEF]}
-        noise = {EEF: torch.zeros(self.num_envs, NOISE_DIM)}
-        action = self.target_eef_pose_to_action(pose, {EEF: torch.ones(self.num_envs, 1)}, noise)
+        noise, gripper = torch.zeros(self.num_envs, NOISE_DIM), torch.ones(self.num_envs, 1)
+        action = self.target_eef_pose_to_action(
+            self._task_view().eef_poses, dict.fromkeys(self.eef_names, gripper), dict.fromkeys(self.eef_names, noise)
+        )
         self._controls(action.cpu().numpy(), self._slots)
         self._low_dim_observations(self._slots)
 
     # -- layout ------------------------------------------------------------------------------------------------------
 
     def _index_state(self) -> None:
-        """Columns of the state: time, qpos (arm, fingers, fixtures' joints, objects), qvel."""
+        """Columns of the state: time, qpos (each arm with its fingers, fixtures' joints, objects), qvel."""
         model = self.model
         size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS.value)
         if size != 1 + model.nq + model.nv:
             raise ConfigError(f"task {self.task.name}: fixtures with activations or plugins are not supported")
-        arm = [int(model.joint(name).qposadr[0]) for name in (*ARM_JOINTS, *FINGER_JOINTS)]
-        if arm != list(range(9)):
-            raise AssertionError(f"the robot must come first in qpos, got addresses {arm}")
+        names = [arm.prefix + name for arm in self.arms for name in (*ARM_JOINTS, *FINGER_JOINTS)]
+        columns = [int(model.joint(name).qposadr[0]) for name in names]
+        if columns != list(range(len(names))):
+            raise AssertionError(f"the robots must come first in qpos, got addresses {columns}")
         self._frames = Frames(model, self.task)
         self._initial_row = np.concatenate([[0.0], model.qpos0, np.zeros(model.nv)])
-        self._initial_row[1:8] = ik.REST_POSTURE
-        self._initial_row[8:10] = MAX_FINGER
+        for arm in self.arms:
+            self._initial_row[arm.first : arm.first + 7] = ik.REST_POSTURE
+            self._initial_row[arm.first + 7 : arm.first + 9] = MAX_FINGER
         self._state = np.empty((self.num_envs, size))
         self._fixtures = np.empty((self.num_envs, self._frames.fixture_width))
         self._slots = np.arange(self.num_envs)
@@ -124,8 +126,8 @@ class MujocoEnv(MimicEnv):
 
     def _touch(self) -> None:
         """Forget what was derived from the state."""
-        self._joints: Array | None = None
-        self._arm: ArmPose | None = None
+        self._joints: list[Array] | None = None
+        self._poses: list[ArmPose] | None = None
         self._view: TaskView | None = None
         self._bodies: tuple[Array, Ints] | None = None
 
@@ -134,8 +136,9 @@ class MujocoEnv(MimicEnv):
         rows = env_ids.cpu().numpy()
         seeds = np.asarray(seeds)
         state = np.tile(self._initial_row, (len(rows), 1))
-        noise = uniforms(seeds, Stream.SCENE, 7, offset=_START_NOISE_OFFSET)
-        state[:, 1:8] += (2.0 * noise - 1.0) * _START_NOISE
+        noise = uniforms(seeds, Stream.SCENE, 7 * len(self.arms), offset=_START_NOISE_OFFSET)
+        for index, arm in enumerate(self.arms):
+            state[:, arm.first : arm.first + 7] += (2.0 * noise[:, 7 * index : 7 * index + 7] - 1.0) * _START_NOISE
         fixtures = np.empty((len(rows), self._frames.fixture_width))
         self._frames.set_poses(self.task.sample_object_poses(seeds), state, fixtures)
         joints = self.task.sample_joint_positions(seeds)
@@ -201,13 +204,18 @@ class MujocoEnv(MimicEnv):
 
     def _controls(self, wanted: Actions, slots: Ints) -> Array:
         """Servo targets (K, nu) of one control step, and fixtures (K, 7 F); a slot that has diverged has zeros."""
-        arm = self._arm_pose()
-        controls = np.zeros((len(slots), self.model.nu))
-        motion = asked_motion(self.control, wanted, slots, arm)
-        ik.joint_targets(self._joint_positions(), slots, arm, motion, controls)
-        controls[:, 7] = np.where(wanted[:, -1] < 0.0, 0.0, MAX_FINGER)
+        targets = np.zeros((len(self.arms), len(slots), SERVOS))
+        arms = zip(self.arms, self._joint_positions(), self._arm_poses(), targets, strict=True)
+        for arm, joints, pose, target in arms:
+            motion = asked_motion(self.control, wanted[:, arm.action], slots, pose)
+            ik.joint_targets(joints, slots, pose, motion, target)
+            target[:, 7] = np.where(wanted[:, arm.gripper] < 0.0, 0.0, MAX_FINGER)
+        controls = side_by_side(targets)
         # An action that is not finite makes the joints' targets so; the gripper's command is looked at by itself.
-        finite = np.isfinite(controls.sum(axis=1) + wanted[:, -1])
+        total = controls.sum(axis=1)
+        for arm in self.arms:
+            total += wanted[:, arm.gripper]
+        finite = np.isfinite(total)
         if not finite.all():
             self._check_diverged(finite, slots)
             controls[~finite] = 0.0
@@ -221,32 +229,36 @@ class MujocoEnv(MimicEnv):
 
     # -- kinematics --------------------------------------------------------------------------------------------------
 
-    def _joint_positions(self) -> Array:
-        """(7, N) radians."""
+    def _joint_positions(self) -> list[Array]:
+        """(7, N) radians of each arm."""
         if self._joints is None:
-            self._joints = np.ascontiguousarray(self._state[:, 1:8].T)
+            self._joints = [arm.joint_positions(self._state) for arm in self.arms]
         return self._joints
 
-    def _arm_pose(self) -> ArmPose:
-        if self._arm is None:
-            self._arm = kinematics.forward(self._joint_positions())
-        return self._arm
+    def _arm_poses(self) -> list[ArmPose]:
+        if self._poses is None:
+            self._poses = [arm.pose(q) for arm, q in zip(self.arms, self._joint_positions(), strict=True)]
+        return self._poses
 
     def _task_view(self) -> TaskView:
         """What the task may see of all slots, float32 tensors on the CPU."""
         if self._view is None:
-            arm, count, bodies, columns = self._arm_pose(), self.num_envs, *self._body_rows()
-            eef, widths = np.zeros((count, 4, 4), dtype=np.float32), np.empty(count, dtype=np.float32)
+            arms, count, bodies, columns = len(self.arms), self.num_envs, *self._body_rows()
+            eefs, widths = np.zeros((arms, count, 4, 4), np.float32), np.empty((arms, count), np.float32)
             poses = np.zeros((len(columns), count, 4, 4), dtype=np.float32)
             speeds = np.empty((len(self.task.objects), count), dtype=np.float32)
-            kernels.look(
-                self._state, bodies, arm.pos, arm.rot, columns, self._frames.speed_columns, eef, poses, speeds, widths
-            )
+            speed_columns = self._frames.speed_columns
+            for index, (arm, pose) in enumerate(zip(self.arms, self._arm_poses(), strict=True)):
+                more = slice(None if index == 0 else 0)  # the bodies are looked at once
+                kernels.look(
+                    self._state, arm.first, bodies, pose.pos, pose.rot, columns[more], speed_columns[more],
+                    eefs[index], poses, speeds, widths[index],
+                )  # fmt: skip
             self._view = TaskView(
                 object_poses=dict(zip(self.object_names, torch.from_numpy(poses).unbind(), strict=True)),
                 object_speeds=dict(zip(self.object_names, torch.from_numpy(speeds).unbind(), strict=False)),
-                eef_poses={EEF: torch.from_numpy(eef)},
-                gripper_widths={EEF: torch.from_numpy(widths)},
+                eef_poses={name: torch.from_numpy(eefs[i]) for i, name in enumerate(self.eef_names)},
+                gripper_widths={name: torch.from_numpy(widths[i]) for i, name in enumerate(self.eef_names)},
                 joint_positions=self._joint_view(),
             )
         return self._view
@@ -283,30 +295,28 @@ class MujocoEnv(MimicEnv):
         env_ids: Tensor | None = None,
     ) -> Tensor:
         """Actions (K, A) that lead from the current state to the target poses; see `MimicEnv`."""
-        noise = (action_noise or {}).get(EEF)
-        out = encode(
-            self.control,
-            target_eef_pose[EEF].cpu().numpy(),
-            gripper_action[EEF].cpu().numpy(),
-            None if noise is None else noise.cpu().numpy(),
-            self._slots if env_ids is None else env_ids.cpu().numpy(),
-            self._arm_pose(),
-        )
-        return self._out(out)
+        slots = self._slots if env_ids is None else env_ids.cpu().numpy()
+        out = []
+        for name, pose in zip(self.eef_names, self._arm_poses(), strict=True):
+            noise = (action_noise or {}).get(name)
+            given = None if noise is None else noise.cpu().numpy()
+            target, gripper = target_eef_pose[name].cpu().numpy(), gripper_action[name].cpu().numpy()
+            out.append(encode(self.control, target, gripper, given, slots, pose))
+        return self._out(out[0] if len(out) == 1 else np.concatenate(out, axis=1))
 
     def action_to_target_eef_pose(self, actions: Tensor, env_ids: Tensor | None = None) -> dict[str, Tensor]:
         """Target poses {eef: (K, 4, 4)} that actions (K, A) ask for from the current state."""
         values = actions.to("cpu", torch.float32).numpy()
-        with np.errstate(all="ignore"):  # a diverged slot computes NaN beside the others; `finite` reports it
-            pose = _pose_tensor(*asked_pose(self.control, values, self._current(env_ids)))
-        return {EEF: pose.to(self.device)}
+        out = {}
+        for arm, pose in zip(self.arms, self._arm_poses(), strict=True):
+            current = pose if env_ids is None else pose.select(env_ids.cpu().numpy())
+            with np.errstate(all="ignore"):  # a diverged slot computes NaN beside the others; `finite` reports it
+                out[arm.name] = _pose_tensor(*asked_pose(self.control, values[:, arm.action], current)).to(self.device)
+        return out
 
     def actions_to_gripper_actions(self, actions: Tensor) -> dict[str, Tensor]:
         """Gripper part {eef: (..., 1)} of actions (..., A): negative closes, else opens."""
-        return {EEF: gripper_part(actions)}
-
-    def _current(self, env_ids: Tensor | None) -> ArmPose:
-        return self._arm_pose() if env_ids is None else self._arm_pose().select(env_ids.cpu().numpy())
+        return {arm.name: gripper_part(actions[..., arm.action]) for arm in self.arms}
 
     # -- task and observations ---------------------------------------------------------------------------------------
 
@@ -329,13 +339,17 @@ class MujocoEnv(MimicEnv):
         return out
 
     def _low_dim_observations(self, slots: Ints) -> dict[str, npt.NDArray[np.float32]]:
-        arm, count, bodies, columns = self._arm_pose(), len(slots), *self._body_rows()
-        joints, eef = np.empty((count, 8), dtype=np.float32), np.empty((count, 7), dtype=np.float32)
+        arms, count, bodies, columns = len(self.arms), len(slots), *self._body_rows()
+        joints, eefs = np.empty((arms, count, 8), np.float32), np.empty((arms, count, 7), np.float32)
         objects = np.empty((count, 7 * len(columns) + len(self._frames.joint_columns)), dtype=np.float32)
-        kernels.observe(self._state, bodies, slots, arm.pos, arm.rot, columns, joints, eef, objects)
+        for index, (arm, pose) in enumerate(zip(self.arms, self._arm_poses(), strict=True)):
+            more = columns if index == 0 else columns[:0]
+            kernels.observe(
+                self._state, arm.first, bodies, slots, pose.pos, pose.rot, more, joints[index], eefs[index], objects
+            )
         if len(self._frames.joint_columns):
             objects[:, 7 * len(columns) :] = self._state[slots[:, None], self._frames.joint_columns]
-        return {_JOINTS: joints, _EEF_POSE: eef, _OBJECTS: objects}
+        return {JOINTS: side_by_side(joints), EEF_POSE: side_by_side(eefs), OBJECTS: objects}
 
     def close(self) -> None:
         """Stop the physics threads and free the GL context; safe to call twice."""
@@ -361,15 +375,3 @@ def _pose_tensor(pos: Array, rot: Array) -> Tensor:
     out[:, :3, 3] = pos.T
     out[:, 3, 3] = 1.0
     return torch.from_numpy(out)
-
-
-def _observation_features(task: Task, cameras: Sequence[str], image_size: tuple[int, int]) -> dict[str, Feature]:
-    pose = ("x", "y", "z", "qw", "qx", "qy", "qz")
-    scene = (*(f"{name}_{part}" for name in task.body_names for part in pose), *(f"{p.name}_joint" for p in task.parts))
-    features = {
-        _JOINTS: Feature("float32", (8,), (*ARM_JOINTS, _WIDTH_NAME)),
-        _EEF_POSE: Feature("float32", (7,), pose),
-        _OBJECTS: Feature("float32", (len(scene),), scene),
-    }
-    image = Feature("video", (*image_size, 3), ("height", "width", "channels"))
-    return features | {f"observation.images.{name}": image for name in cameras}

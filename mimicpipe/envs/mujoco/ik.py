@@ -40,7 +40,7 @@ def joint_targets(q: Array, slots: Ints, pose: ArmPose, error: Array, out: Array
         q: (7, N) current joint positions, radians.
         slots: (K,) of which.
         pose: `forward(q)`.
-        error: (6, K) from the current to the target pose: metres, rotation vector in the base's frame, radians.
+        error: (6, K) from the current to the target pose: metres, rotation vector in the slot's frame, radians.
         out: (K, at least 7); the first seven columns become joint positions within the limits.
     """
     kernels.joint_targets(

@@ -20,18 +20,15 @@ Bools = npt.NDArray[np.bool_]
 
 @compiled
 def forward(
-    q: Array, dh_a: Array, dh_d: Array, twist: Array, yaw: float, offset: float,
+    q: Array, base: Array, dh_a: Array, dh_d: Array, twist: Array, yaw: float, offset: float,
     rot: Array, pos: Array, axes: Array, origins: Array,
 ) -> None:  # fmt: skip
-    """Fill in the arms' poses from joint positions q (7, N)."""
+    """Fill in the arms' poses from joint positions q (7, N); base (3, 4) is where they stand."""
     cos_yaw, sin_yaw = math.cos(yaw), math.sin(yaw)
     x, y, z, p, t = np.empty(3), np.empty(3), np.empty(3), np.empty(3), np.empty(3)
     for i in range(q.shape[1]):
         for k in range(3):
-            x[k] = 1.0 if k == 0 else 0.0
-            y[k] = 1.0 if k == 1 else 0.0
-            z[k] = 1.0 if k == 2 else 0.0
-            p[k] = 0.0
+            x[k], y[k], z[k], p[k] = base[k, 0], base[k, 1], base[k, 2], base[k, 3]
         for joint in range(7):
             for k in range(3):
                 p[k] += dh_a[joint] * x[k]
@@ -269,16 +266,17 @@ def place_bodies(
 
 @compiled
 def look(
-    state: Array, bodies: Array, pos: Array, rot: Array, pose_columns: Ints, speed_columns: Ints,
+    state: Array, arm: int, bodies: Array, pos: Array, rot: Array, pose_columns: Ints, speed_columns: Ints,
     eef: Singles, objects: Singles, speeds: Singles, widths: Singles,
 ) -> None:  # fmt: skip
     """Fill in the poses (N, 4, 4) and (B, N, 4, 4), speeds (M, N) and gripper widths (N,) of all slots.
 
-    `pose_columns` (B, 7) are columns of `bodies`, `speed_columns` (M, 3) of `state`.
+    The joints of the arm begin at column `arm` of the state; `pose_columns` (B, 7) are columns of `bodies`,
+    `speed_columns` (M, 3) of `state`.
     """
     turn = np.empty((3, 3))
     for i in range(state.shape[0]):
-        widths[i] = state[i, 8] + state[i, 9]
+        widths[i] = state[i, arm + 7] + state[i, arm + 8]
         for r in range(3):
             for c in range(3):
                 eef[i, r, c] = rot[r, c, i]
@@ -299,16 +297,19 @@ def look(
 
 @compiled
 def observe(
-    state: Array, bodies: Array, slots: Ints, pos: Array, rot: Array, pose_columns: Ints,
+    state: Array, arm: int, bodies: Array, slots: Ints, pos: Array, rot: Array, pose_columns: Ints,
     joints: Singles, eef: Singles, objects: Singles,
 ) -> None:  # fmt: skip
-    """Fill in joints and gripper width (K, 8), eef poses (K, 7) and bodies' poses (K, >= 7 B) of slots (K,)."""
+    """Fill in joints and gripper width (K, 8), eef poses (K, 7) and bodies' poses (K, >= 7 B) of slots (K,).
+
+    The joints of the arm begin at column `arm` of the state.
+    """
     quat = np.empty(4)
     for i in range(len(slots)):
         slot = slots[i]
         for k in range(7):
-            joints[i, k] = state[slot, 1 + k]
-        joints[i, 7] = state[slot, 8] + state[slot, 9]
+            joints[i, k] = state[slot, arm + k]
+        joints[i, 7] = state[slot, arm + 7] + state[slot, arm + 8]
         quat_from_rotation_of(rot[:, :, slot], quat)
         for k in range(3):
             eef[i, k] = pos[k, slot]

@@ -15,11 +15,12 @@ Array = npt.NDArray[np.float64]
 
 _DH_A, _DH_D, _DH_TWIST = (np.asarray(column, dtype=np.float64) for column in (DH_A, DH_D, DH_TWIST))
 _EEF_OFFSET = FLANGE_OFFSET + GRASP_OFFSET
+_AT_ORIGIN = np.eye(3, 4)
 
 
 @dataclass(slots=True)
 class ArmPose:
-    """Kinematics of N arms at one joint configuration each, in the base's frame, metres."""
+    """Kinematics of N arms at one joint configuration each, in the slots' frames, metres."""
 
     rot: Array
     """(3, 3, N) rotation of the grasp frame; rot[:, j] is its j-th axis. z points along the approach direction."""
@@ -36,18 +37,18 @@ class ArmPose:
         return ArmPose(*(np.ascontiguousarray(part[..., rows]) for part in parts))
 
 
-def forward(q: Array) -> ArmPose:
-    """Kinematics at joint positions q (7, N), radians."""
+def forward(q: Array, base: Array = _AT_ORIGIN) -> ArmPose:
+    """Kinematics at joint positions q (7, N), radians, of arms whose base has a pose (3, 4) in the slot's frame."""
     count = q.shape[1]
     pose = ArmPose(np.empty((3, 3, count)), np.empty((3, count)), np.empty((7, 3, count)), np.empty((7, 3, count)))
     kernels.forward(
-        q, _DH_A, _DH_D, _DH_TWIST, HAND_YAW, _EEF_OFFSET, pose.rot, pose.pos, pose.axes, pose.origins
+        q, base, _DH_A, _DH_D, _DH_TWIST, HAND_YAW, _EEF_OFFSET, pose.rot, pose.pos, pose.axes, pose.origins
     )  # fmt: skip
     return pose
 
 
 def jacobian(pose: ArmPose) -> Array:
-    """Jacobian (6, 7, N) of the grasp frame: linear velocity (3), angular velocity (3), in the base's frame."""
+    """Jacobian (6, 7, N) of the grasp frame: linear velocity (3), angular velocity (3), in the slot's frame."""
     out = np.empty((6, 7, pose.pos.shape[1]))
     kernels.jacobian(pose.pos, pose.axes, pose.origins, out)
     return out

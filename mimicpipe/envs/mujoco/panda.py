@@ -66,7 +66,11 @@ _FINGER_ARMATURE = 0.5
 
 # Collision bits: the table and the cubes meet everything that moves; the robot does not meet itself (the joint limits
 # and the IK's rest posture keep the arm from that), so self pairs cost nothing.
+# One arm meets another: each has a bit of its own.
 TABLE_BIT, OBJECT_BIT, ROBOT_BIT = 1, 2, 4
+MAX_ARMS = 2
+ROBOT_BITS = sum(ROBOT_BIT << index for index in range(MAX_ARMS))
+"""Bits of all arms."""
 
 _SHELL = (0.93, 0.94, 0.95, 1.0)
 _DARK = (0.22, 0.23, 0.25, 1.0)
@@ -104,34 +108,60 @@ _LINKS = (
 )  # fmt: skip
 
 
-def add_panda(spec: mujoco.MjSpec) -> None:
-    """Add the arm, its hand, servos and cameras' mount to a scene; the base stands at the world's origin.
+@dataclass(frozen=True)
+class _Arm:
+    """One of the scene's arms: the prefix of its names, and whom it meets."""
+
+    prefix: str
+    bit: int
+    meets: int
+
+
+def add_panda(
+    spec: mujoco.MjSpec,
+    prefix: str = "",
+    index: int = 0,
+    pos: tuple[float, float, float] = (0.0, 0.0, 0.0),
+    yaw: float = 0.0,
+) -> None:
+    """Add an arm, its hand, servos and cameras' mount to a scene.
 
     Actuators are, in order: seven joint position servos (radians), and one servo for the fingers' mean travel (metres).
+
+    Args:
+        spec: the scene.
+        prefix: of all names.
+        index: of the arm among at most `MAX_ARMS`.
+        pos: where its base stands, metres.
+        yaw: to where it faces, from the world's x axis, radians.
     """
-    base = spec.worldbody.add_body(name="panda_link0")
+    bit = ROBOT_BIT << index
+    arm = _Arm(prefix, bit, TABLE_BIT | OBJECT_BIT | (ROBOT_BITS & ~bit))
+    base = spec.worldbody.add_body(
+        name=f"{prefix}panda_link0", pos=pos, quat=[math.cos(yaw / 2), 0, 0, math.sin(yaw / 2)]
+    )
     # [URDF]: a squat pedestal stands for the base's mesh.
     base.add_geom(type=mujoco.mjtGeom.mjGEOM_CYLINDER, size=[0.075, 0.07, 0], pos=[-0.03, 0, 0.07], rgba=_SHELL,
                   contype=0, conaffinity=0)  # fmt: skip
     body = base
-    for index, link in enumerate(_LINKS):
-        body = _add_link(body, index, link)
+    for number, link in enumerate(_LINKS):
+        body = _add_link(arm, body, number, link)
     hand = body.add_body(
-        name=HAND_BODY, pos=[0, 0, FLANGE_OFFSET], quat=[math.cos(HAND_YAW / 2), 0, 0, math.sin(HAND_YAW / 2)]
+        name=prefix + HAND_BODY, pos=[0, 0, FLANGE_OFFSET], quat=[math.cos(HAND_YAW / 2), 0, 0, math.sin(HAND_YAW / 2)]
     )
-    _add_hand(spec, hand)
-    for index, joint in enumerate(ARM_JOINTS):
-        _add_servo(spec, joint, mujoco.mjtTrn.mjTRN_JOINT, _ARM_KP[index], _TORQUE[index])
+    _add_hand(spec, arm, hand)
+    for number, joint in enumerate(ARM_JOINTS):
+        _add_servo(spec, prefix + joint, mujoco.mjtTrn.mjTRN_JOINT, _ARM_KP[number], _TORQUE[number])
     # The tendon is the fingers' mean travel: half of its force reaches each finger.
-    _add_servo(spec, "panda_fingers", mujoco.mjtTrn.mjTRN_TENDON, 2.0 * _FINGER_KP, 2.0 * _GRIP_FORCE)
+    _add_servo(spec, f"{prefix}panda_fingers", mujoco.mjtTrn.mjTRN_TENDON, 2.0 * _FINGER_KP, 2.0 * _GRIP_FORCE)
 
 
-def _add_link(parent: "mujoco.MjsBody", index: int, link: _Link) -> "mujoco.MjsBody":
+def _add_link(arm: _Arm, parent: "mujoco.MjsBody", index: int, link: _Link) -> "mujoco.MjsBody":
     twist = DH_TWIST[index] * math.pi / 2
     # After the twist, z of the new frame is the joint's axis, along which d is measured.
     axis = (0.0, -math.sin(twist), math.cos(twist))
     body = parent.add_body(
-        name=f"panda_link{index + 1}",
+        name=f"{arm.prefix}panda_link{index + 1}",
         pos=[DH_A[index], DH_D[index] * axis[1], DH_D[index] * axis[2]],
         quat=[math.cos(twist / 2), math.sin(twist / 2), 0, 0],
         mass=link.mass,
@@ -141,7 +171,7 @@ def _add_link(parent: "mujoco.MjsBody", index: int, link: _Link) -> "mujoco.MjsB
         gravcomp=1.0,
     )
     body.add_joint(
-        name=ARM_JOINTS[index],
+        name=arm.prefix + ARM_JOINTS[index],
         type=mujoco.mjtJoint.mjJNT_HINGE,
         axis=[0, 0, 1],
         range=[JOINT_LOWER[index], JOINT_UPPER[index]],
@@ -157,50 +187,50 @@ def _add_link(parent: "mujoco.MjsBody", index: int, link: _Link) -> "mujoco.MjsB
         size=[link.capsule[0], 0, 0],
         fromto=link.capsule[1:],
         rgba=_SHELL,
-        contype=ROBOT_BIT if collides else 0,
-        conaffinity=(TABLE_BIT | OBJECT_BIT) if collides else 0,
+        contype=arm.bit if collides else 0,
+        conaffinity=arm.meets if collides else 0,
     )
     return body
 
 
-def _add_hand(spec: mujoco.MjSpec, hand: "mujoco.MjsBody") -> None:
+def _add_hand(spec: mujoco.MjSpec, arm: _Arm, hand: "mujoco.MjsBody") -> None:
     # [URDF, inertial.yaml]; shape: a box of the hand's width and depth, between the flange and the fingers.
     hand.mass, hand.ipos, hand.inertia = 0.73, [-0.01, 0, 0.03], [0.001, 0.0025, 0.0017]
     hand.explicitinertial, hand.gravcomp = True, 1.0
-    _robot_box(hand, (0.02, 0.1, 0.033), (0, 0, 0.033), _SHELL)
-    hand.add_site(name="panda_grasp", pos=[0, 0, GRASP_OFFSET], size=[0.004, 0, 0], rgba=[0, 0, 0, 0])
+    _robot_box(arm, hand, (0.02, 0.1, 0.033), (0, 0, 0.033), _SHELL)
+    hand.add_site(name=f"{arm.prefix}panda_grasp", pos=[0, 0, GRASP_OFFSET], size=[0.004, 0, 0], rgba=[0, 0, 0, 0])
     for index, side in enumerate((1.0, -1.0)):
-        _add_finger(hand, index, side)
-    tendon = spec.add_tendon(name="panda_fingers")
+        _add_finger(arm, hand, index, side)
+    tendon = spec.add_tendon(name=f"{arm.prefix}panda_fingers")
     for joint in FINGER_JOINTS:
-        tendon.wrap_joint(joint, 0.5)
+        tendon.wrap_joint(arm.prefix + joint, 0.5)
     # The real fingers share one belt; the constraint is as stiff as the time step allows (time constant 2 dt).
     mimic = spec.add_equality(
-        name="panda_finger_mimic",
+        name=f"{arm.prefix}panda_finger_mimic",
         type=mujoco.mjtEq.mjEQ_JOINT,
         objtype=mujoco.mjtObj.mjOBJ_JOINT,
-        name1=FINGER_JOINTS[0],
-        name2=FINGER_JOINTS[1],
+        name1=arm.prefix + FINGER_JOINTS[0],
+        name2=arm.prefix + FINGER_JOINTS[1],
     )
     mimic.data[:5] = [0, 1, 0, 0, 0]
     mimic.solref[:] = [0.01, 1.0]
     mimic.solimp[:] = [0.95, 0.99, 0.001, 0.5, 2.0]
 
 
-def _add_finger(hand: "mujoco.MjsBody", index: int, side: float) -> None:
+def _add_finger(arm: _Arm, hand: "mujoco.MjsBody", index: int, side: float) -> None:
     """A finger that opens along the hand's y axis; side +1 is the left one. Offsets: [URDF, franka_hand.xacro]."""
-    name = ("panda_leftfinger", "panda_rightfinger")[index]
+    name = arm.prefix + ("panda_leftfinger", "panda_rightfinger")[index]
     finger = hand.add_body(name=name, pos=[0, 0, 0.0584], mass=0.015, inertia=[2.375e-6, 2.375e-6, 7.5e-7],
                            ipos=[0, 0, 0], explicitinertial=True, gravcomp=1.0)  # fmt: skip
-    finger.add_joint(name=FINGER_JOINTS[index], type=mujoco.mjtJoint.mjJNT_SLIDE, axis=[0, side, 0],
+    finger.add_joint(name=arm.prefix + FINGER_JOINTS[index], type=mujoco.mjtJoint.mjJNT_SLIDE, axis=[0, side, 0],
                      range=[0, MAX_FINGER], limited=True, armature=_FINGER_ARMATURE,
                      damping=_GRIP_FORCE / _FINGER_SPEED)  # fmt: skip
     # Carriage at the hand, then a strut that slants inwards by 30 degrees [URDF, franka_hand.xacro].
-    _robot_box(finger, (0.00875, 0.0076, 0.010), (0, side * 0.0158, 0.008), _DARK)
-    strut = _robot_box(finger, (0.00875, 0.0035, 0.01175), (0, side * 0.0159, 0.02835), _DARK)
+    _robot_box(arm, finger, (0.00875, 0.0076, 0.010), (0, side * 0.0158, 0.008), _DARK)
+    strut = _robot_box(arm, finger, (0.00875, 0.0035, 0.01175), (0, side * 0.0159, 0.02835), _DARK)
     strut.quat[:] = [math.cos(math.pi / 12), side * math.sin(math.pi / 12), 0, 0]
     # Fingertip: 17 x 9.5 x 18.5 mm, its inner face on the plane where closed fingers meet; thickness of [MEN]'s pads.
-    tip = _robot_box(finger, (0.0085, 0.00475, 0.00925), (0, side * 0.00475, 0.04525), _RUBBER)
+    tip = _robot_box(arm, finger, (0.0085, 0.00475, 0.00925), (0, side * 0.00475, 0.04525), _RUBBER)
     tip.name = f"{name}_tip"
     tip.friction[:] = [1.5, 0.01, 0.001]
     tip.solref[:] = [0.01, 1.0]
@@ -209,13 +239,14 @@ def _add_finger(hand: "mujoco.MjsBody", index: int, side: float) -> None:
 
 
 def _robot_box(
+    arm: _Arm,
     body: "mujoco.MjsBody",
     half_size: tuple[float, float, float],
     pos: tuple[float, float, float],
     rgba: tuple[float, float, float, float],
 ) -> "mujoco.MjsGeom":
     return body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=half_size, pos=pos, rgba=rgba,
-                         contype=ROBOT_BIT, conaffinity=TABLE_BIT | OBJECT_BIT)  # fmt: skip
+                         contype=arm.bit, conaffinity=arm.meets)  # fmt: skip
 
 
 def _add_servo(spec: mujoco.MjSpec, target: str, transmission: mujoco.mjtTrn, kp: float, force: float) -> None:

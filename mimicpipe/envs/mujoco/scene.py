@@ -1,10 +1,12 @@
 """The scene of one slot, compiled into one MjModel for all slots: table, Panda, the task's bodies, lights, cameras."""
 
 import math
+from collections.abc import Sequence
 
 import mujoco
 import numpy as np
 
+from mimicpipe.envs.mujoco.arms import prefix_of
 from mimicpipe.envs.mujoco.bodies import add_fixture, add_object, surface
 from mimicpipe.envs.mujoco.panda import HAND_BODY, TABLE_BIT, add_panda
 from mimicpipe.envs.tasks.base import Task
@@ -15,7 +17,12 @@ TIMESTEP = 0.005
 SUBSTEPS = 10
 """Physics steps in one control step: 20 Hz control."""
 
-CAMERAS = ("front", "wrist")
+FRONT, WRIST = "front", "wrist"
+
+
+def camera_names(task: Task) -> tuple[str, ...]:
+    """Cameras of a task's scene: one in front of it, one on each hand."""
+    return (FRONT, *(prefix_of(task, name) + WRIST for name in task.eef_names))
 
 
 def build_model(task: Task, image_size: tuple[int, int]) -> mujoco.MjModel:
@@ -26,8 +33,8 @@ def build_model(task: Task, image_size: tuple[int, int]) -> mujoco.MjModel:
         image_size: (height, width) of camera frames; only sizes the off-screen buffer, physics is the same for all.
 
     Returns:
-        A model whose qpos is: 7 arm joints, 2 fingers, the joints of the fixtures' parts, then 7 numbers (position,
-        wxyz quaternion) for each of the task's objects. Fixtures are mocap bodies, in the task's order.
+        A model whose qpos is: 7 joints and 2 fingers of each arm, the joints of the fixtures' parts, then 7 numbers
+        (position, wxyz quaternion) for each of the task's objects. Fixtures are mocap bodies, in the task's order.
     """
     # MuJoCo would write MUJOCO_LOG.TXT into the working folder at the first warning; the env reports divergence itself.
     log = mujoco.MjLogConfig.get()
@@ -39,9 +46,11 @@ def build_model(task: Task, image_size: tuple[int, int]) -> mujoco.MjModel:
     spec.compiler.degree = False
     _set_options(spec)
     spec.visual.global_.offheight, spec.visual.global_.offwidth = image_size
-    add_panda(spec)
+    prefixes = [prefix_of(task, name) for name in task.eef_names]
+    for index, (prefix, base) in enumerate(zip(prefixes, task.bases, strict=True)):
+        add_panda(spec, prefix, index, base.pos, base.yaw)
     _add_table(spec)
-    _add_cameras(spec)
+    _add_cameras(spec, prefixes)
     task.add_fixtures(spec)
     for fixture in task.fixtures:
         add_fixture(spec, fixture)
@@ -73,7 +82,7 @@ def _add_table(spec: mujoco.MjSpec) -> None:
     )  # fmt: skip
 
 
-def _add_cameras(spec: mujoco.MjSpec) -> None:
+def _add_cameras(spec: mujoco.MjSpec, prefixes: Sequence[str]) -> None:
     spec.visual.headlight.ambient = [0.35, 0.35, 0.35]
     spec.visual.headlight.diffuse = [0.4, 0.4, 0.4]
     spec.visual.headlight.specular = [0.1, 0.1, 0.1]
@@ -82,13 +91,16 @@ def _add_cameras(spec: mujoco.MjSpec) -> None:
         name="sky", type=mujoco.mjtTexture.mjTEXTURE_SKYBOX, builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
         rgb1=[0.75, 0.80, 0.86], rgb2=[0.45, 0.50, 0.57], width=64, height=384,
     )  # fmt: skip
-    # Front: from beyond the table towards the robot, the D1 square and the arm in view.
+    # Front: from beyond the table towards the robot, the D1 square and the arm in view; of two arms, both.
     eye, target = (1.30, 0.0, 0.75), (0.42, 0.0, 0.16)
-    spec.worldbody.add_camera(name="front", pos=eye, fovy=50.0, quat=_look_quat(eye, target))
+    if len(prefixes) > 1:
+        eye, target = (1.45, 0.0, 0.95), (0.38, 0.0, 0.14)
+    spec.worldbody.add_camera(name=FRONT, pos=eye, fovy=50.0, quat=_look_quat(eye, target))
     # Wrist: in front of the hand, fingertips at the lower edge, as a camera is mounted on the real hand.
     eye, target = (0.075, 0.0, 0.03), (0.03, 0.0, 0.16)
-    hand = next(body for body in spec.bodies if body.name == HAND_BODY)
-    hand.add_camera(name="wrist", pos=eye, fovy=75.0, quat=_look_quat(eye, target))
+    for prefix in prefixes:
+        hand = next(body for body in spec.bodies if body.name == prefix + HAND_BODY)
+        hand.add_camera(name=prefix + WRIST, pos=eye, fovy=75.0, quat=_look_quat(eye, target))
 
 
 def _look_quat(eye: tuple[float, float, float], target: tuple[float, float, float]) -> list[float]:

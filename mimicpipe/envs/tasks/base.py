@@ -95,10 +95,24 @@ class FixtureSpec:
     parts: tuple[PartSpec, ...] = ()
 
 
+@dataclass(frozen=True)
+class ArmBase:
+    """Where an arm stands, in the slot's frame."""
+
+    pos: Vector = (0.0, 0.0, 0.0)
+    """Metres."""
+    yaw: float = 0.0
+    """To where it faces, from the x axis, radians."""
+
+
+SIDE_BY_SIDE = (ArmBase((0.0, 0.3, 0.0)), ArmBase((0.0, -0.3, 0.0)))
+"""A left and a right arm that face the table: robosuite's configuration "parallel", 5 cm wider on each side."""
+
+
 @dataclass(slots=True)
 class TaskView:
-    """The part of N slots' state that a task's success and signals may look at. Slot frame: origin at the robot's base,
-    z up; the table's surface is z = 0."""
+    """The part of N slots' state that a task's success and signals may look at. Slot frame: origin at the base of a
+    single arm, x towards the table, z up; the table's surface is z = 0."""
 
     object_poses: dict[str, Tensor]
     """{object, fixture or part: (N, 4, 4)}."""
@@ -118,7 +132,8 @@ class Task(ABC):
     Attributes:
         name: key of the Hydra group, e.g. "pick".
         description: language instruction.
-        eef_names: end effectors the task uses.
+        eef_names: end effectors the task uses, one for each arm.
+        bases: where the arms stand, in the order of `eef_names`.
         objects: free objects, in state order.
         fixtures: bodies that stand still during an episode, with their parts.
         needs_contact: whether the task makes no sense without contact between bodies, as in env=kinematic; the key
@@ -130,6 +145,7 @@ class Task(ABC):
     name: str
     description: str
     eef_names: tuple[str, ...] = ("panda",)
+    bases: tuple[ArmBase, ...] = (ArmBase(),)
     objects: tuple[ObjectSpec, ...]
     fixtures: tuple[FixtureSpec, ...] = ()
     needs_contact: bool = False
