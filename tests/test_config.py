@@ -99,8 +99,8 @@ def test_a_tasks_yaml_agrees_with_its_class(name):
     assert config["name"] == name == task.name
     assert tuple(config["variants"]) == tuple(task.variants)
     assert set(config["subtasks"]) == set(task.eef_names)
-    objects = {box.name for box in task.objects}
-    assert {subtask["object_ref"] for eef in config["subtasks"].values() for subtask in eef} <= objects
+    frames = set(task().body_names)
+    assert {subtask["object_ref"] for eef in config["subtasks"].values() for subtask in eef} <= frames
 
 
 @pytest.mark.parametrize(
@@ -216,6 +216,11 @@ def test_a_fault_names_key_value_and_choices(argument, words):
     message = fault(argument)
     for word in words:
         assert word in message
+
+
+def test_a_task_that_needs_contact_is_refused_without_physics():
+    assert "task=square needs; use env=mujoco" in fault("env=kinematic", "task=square")
+    assert checked("env=kinematic", "task=stack_three").task["name"] == "stack_three"
 
 
 def test_an_env_that_cannot_render_says_which_can():

@@ -45,6 +45,7 @@ CELLS = (
     Cell("stack", "D0", 0.94, 0.94),
     Cell("stack", "D1", 0.90, 0.90),
     *_cells("stack_three", 0.71, 0.69),
+    *_cells("square", 0.74, 0.49, 0.32),
 )
 
 

@@ -167,7 +167,7 @@ def _finger_room(scene: Scene, position: Tensor, yaw: Yaw, others: Sequence[Obje
     return room
 
 
-def _pointing_down(yaw: Yaw, position: Tensor) -> Tensor:
+def pointing_down(yaw: Yaw, position: Tensor) -> Tensor:
     """Poses (K, 4, 4) at `position` (K, 3) with the approach axis down and a yaw."""
     cos, sin = yaw
     zero, one = torch.zeros_like(cos), torch.ones_like(cos)
@@ -203,7 +203,7 @@ def grasp(box: ObjectSpec, others: Sequence[ObjectSpec] = ()) -> Goal:
         turned = _quarter_turned(yaw)
         room = _finger_room(scene, position, yaw, others)
         turn = (room < _ENOUGH_ROOM) & (_finger_room(scene, position, turned, others) > room)
-        target = _pointing_down((torch.where(turn, turned[0], yaw[0]), torch.where(turn, turned[1], yaw[1])), position)
+        target = pointing_down((torch.where(turn, turned[0], yaw[0]), torch.where(turn, turned[1], yaw[1])), position)
         shift = poses.rotate(target[:, :3, :3], habits.grasp_shift)
         return poses.make_pose(position - shift, target[:, :3, :3])
 
@@ -216,7 +216,7 @@ def place(box: ObjectSpec, base: ObjectSpec) -> Goal:
 
     def goal(scene: Scene, _habits: Habits) -> Tensor:
         held, below = scene.objects[box.name], scene.objects[base.name]
-        target = _pointing_down(_square_yaw(below), below[:, :3, 3])
+        target = pointing_down(_square_yaw(below), below[:, :3, 3])
         in_hand = poses.compose(poses.invert(scene.eef), held)[:, :3, 3]
         centre = below[:, :3, 3].clone()
         centre[:, 2] += height

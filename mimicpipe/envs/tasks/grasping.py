@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from mimicpipe.envs.tasks.base import ObjectSpec, TaskView
+from mimicpipe.envs.tasks.base import ObjectSpec, TaskView, Vector
 
 _MAX_GRIPPED_WIDTH = 0.07
 """Fingers further apart than this hold none of the tasks' boxes (largest: 0.05 m sides), metres."""
@@ -20,6 +20,13 @@ _RELEASED_DISTANCE = 0.07
 
 _STILL_SPEED = 0.02
 """Linear speed of a body at rest, m/s; resting contact is below 0.005."""
+
+_NEAR = 0.10
+"""Where a skill may begin, metres from what it acts on: higher than fingers reach around an object, and as near as a
+hand comes that aims from above. The way to there is free."""
+
+_IN_HAND = 0.12
+"""Grasp point to the frame of what the hand carries, metres: the frame of a long object is not where it is held."""
 
 HEIGHT_TOLERANCE = 0.005
 """Of a box that rests on something, against where it rests, metres (Isaac Lab's `cubes_stacked`)."""
@@ -49,6 +56,20 @@ def gripped(view: TaskView, box: ObjectSpec, eef_name: str) -> Tensor:
     return near & (view.gripper_widths[eef_name] < _MAX_GRIPPED_WIDTH)
 
 
+def point(pose: Tensor, offset: Vector) -> Tensor:
+    """Poses (N, 4, 4) of a frame that is shifted within a body's, metres."""
+    x, y, z = offset
+    moved = pose.clone()
+    moved[:, :3, 3] += x * pose[:, :3, 0] + y * pose[:, :3, 1] + z * pose[:, :3, 2]
+    return moved
+
+
+def held_at(view: TaskView, name: str, offset: Vector, width: float, eef_name: str = "panda") -> Tensor:
+    """(N,) bool: the grasp point is at a place on a body, within 3 cm, and the fingers are no wider than `width`."""
+    near = distance(point(view.object_poses[name], offset), view.eef_poses[eef_name]) < _MAX_GRIPPED_OFFSET
+    return near & (view.gripper_widths[eef_name] < width)
+
+
 def released(view: TaskView, name: str, eef_name: str) -> Tensor:
     """(N,) bool: the fingers are open wider than a 4 cm cube, or away from the object's centre."""
     away = distance(view.object_poses[name], view.eef_poses[eef_name]) > _RELEASED_DISTANCE
@@ -61,6 +82,19 @@ def still(view: TaskView, *names: str) -> Tensor:
     for name in names[1:]:
         speed = torch.maximum(speed, view.object_speeds[name])
     return speed < _STILL_SPEED
+
+
+def near(view: TaskView, name: str, offset: Vector = (0.0, 0.0, 0.0), eef_name: str = "panda") -> Tensor:
+    """(N,) bool: the grasp point is near to a place on a body, so that a skill on it may begin."""
+    return distance(point(view.object_poses[name], offset), view.eef_poses[eef_name]) < _NEAR
+
+
+def near_above(view: TaskView, name: str, base: str, height: float, eef_name: str = "panda") -> Tensor:
+    """(N,) bool: an object that is in the hand is near to where it is `height` over the frame of another one."""
+    there = view.object_poses[base].clone()
+    there[:, 2, 3] += height
+    carried = distance(view.object_poses[name], view.eef_poses[eef_name]) < _IN_HAND
+    return carried & (distance(view.object_poses[name], there) < _NEAR)
 
 
 def stacked(view: TaskView, top: ObjectSpec, base: ObjectSpec) -> Tensor:
