@@ -25,8 +25,6 @@ FOLDER = Path(__file__).resolve().parents[2] / "docs" / "tasks"
 FRAME = (216, 288)
 """Height and width of a frame, pixels."""
 _COLUMNS = 3
-_COLOURS = 128
-"""Of the palette: a third of the bytes, and no difference to the eye."""
 
 Image = npt.NDArray[np.uint8]
 
@@ -62,8 +60,7 @@ def write_sheet(frames: Sequence[Image], path: Path) -> None:
         top, left = index // _COLUMNS * (height + gap), index % _COLUMNS * (width + gap)
         sheet[top : top + height, left : left + width] = frame
     path.parent.mkdir(parents=True, exist_ok=True)
-    palette = Images.fromarray(sheet).quantize(_COLOURS, dither=Images.Dither.NONE)
-    palette.save(path, optimize=True)
+    Images.fromarray(sheet).save(path, optimize=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
