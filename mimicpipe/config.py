@@ -246,6 +246,7 @@ class RunConfig:
     seed: int = field(default=0, metadata={"min": 0, "max": 2**63 - 1})
     strict: bool = False
     stall_timeout_s: float = field(default=60.0, metadata={"above": 0, "max": 1_000_000})
+    preview: bool = True
     allowed_targets: list[str] = field(default_factory=list)
     resume: str | None = None
 

@@ -23,7 +23,7 @@ Row = dict[str, Any]
 _PREFIX = "resume="
 _MAY_CHANGE = {"env": ("num_envs", "threads"), "recorder": None, "tracker": None}
 """Keys of groups that may be others than before: the dataset does not depend on them."""
-_MAY_CHANGE_TOO = ("stall_timeout_s", "strict", "resume")
+_MAY_CHANGE_TOO = ("stall_timeout_s", "strict", "preview", "resume")
 
 
 def with_resumed_arguments(argv: Sequence[str]) -> list[str]:

@@ -21,11 +21,15 @@ from mimicpipe.config import GROUPS, RunConfig, check
 from mimicpipe.errors import ConfigError, MimicpipeError, RecorderError, StallError
 from mimicpipe.preflight import FAILED_SUFFIX, check_machine
 from mimicpipe.report.format import near
+from mimicpipe.report.sweep_end import end_sweep
 from mimicpipe.signals import EXIT_CODES, leave_at_once, noted_signals, stop_on_signal
 
 if TYPE_CHECKING:  # heavy: imported once the config is known to be good
     from mimicpipe.build import Recorders
+    from mimicpipe.envs.base import MimicEnv
     from mimicpipe.pipeline.run_state import RunState
+    from mimicpipe.report.sample import EpisodeSample
+    from mimicpipe.report.series import Series
     from mimicpipe.resume import Settled
     from mimicpipe.trackers.composite import CompositeTracker
 
@@ -65,6 +69,8 @@ def run_job(cfg: DictConfig) -> None:
         if seen and exit_code == 0:
             reason, exit_code = seen[0], EXIT_CODES[seen[0]]  # it came when all the demos were there
         job.report(reason, exit_code)
+    if seen and context.mode == RunMode.MULTIRUN:
+        end_sweep(Path(context.sweep.dir).absolute())
     if seen or exit_code in EXIT_CODES.values() or (exit_code and context.mode == RunMode.RUN):
         raise SystemExit(exit_code)  # alone, too: Hydra would add a line of its own to another exception
     if exit_code:
@@ -102,6 +108,10 @@ class Job:
         self.state: RunState | None = None
         self.recorders: Recorders | None = None
         self.trackers: CompositeTracker | None = None
+        self.series: Series | None = None
+        self.sample: EpisodeSample | None = None
+        self.episodes: dict[str, Any] = {}
+        """What was found out about episodes after the run, for report.html."""
         self.skipped: list[str] = []
         self.datasets: dict[str, Path] = {}
         """What this run published: the dataset ("demos") and that of failed attempts ("failed")."""
@@ -116,6 +126,7 @@ class Job:
         from mimicpipe import build
         from mimicpipe.pipeline.telemetry import IdleTimingSelector
         from mimicpipe.report.attempts import AttemptsLog
+        from mimicpipe.report.sample import EpisodeSample
 
         config = self.config
         print(f"output folder: {near(self.output_dir)}", file=sys.stderr, flush=True)  # imports take seconds
@@ -125,6 +136,7 @@ class Job:
             pool = build.build_pool(config, env, build.build_subtasks(config))
             self.skipped = list(pool.skipped)
             generator = build.build_generator(config, env, pool)
+            stack.callback(getattr(generator, "close", lambda: None))
             # Last, so that nothing is half-written where something above is refused.
             settled = self._settled()
             self.recorders = build.build_recorders(config, env, settled)
@@ -136,12 +148,28 @@ class Job:
             self.setup_s = time.perf_counter() - self.began_s
             selector = IdleTimingSelector()
             self.state = build.build_run_state(config, env, pool, self.recorders, attempts.settled, selector)
+            self.sample = EpisodeSample(self.state)
             if settled is not None:
                 self._take_over(self.state, settled)
             runner = stack.enter_context(asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)))
             # No gradients anywhere, and torch's bookkeeping for them costs a third of a small operation.
             with torch.inference_mode():
-                return runner.run(self._drive(generator, pool))
+                reason = runner.run(self._drive(generator, pool))
+            attempts.close()
+            self._look_back(env)
+            return reason
+
+    def _look_back(self, env: "MimicEnv") -> None:
+        """Draw a few episodes, and find out what else report.html shows of them; a failure costs the pictures only."""
+        from mimicpipe.report.episodes import look_back
+
+        assert self.state is not None
+        assert self.sample is not None
+        takes = self.sample.takes(self.state.budget.attempts)
+        try:
+            self.episodes = look_back(env, takes, self.output_dir, self.state.clock.wall_s, self.config.preview)
+        except Exception as error:  # noqa: BLE001 - the run is over, and its result stands
+            _log.warning("report.html is without pictures and paths: %s: %s", type(error).__name__, error)
 
     def _settled(self) -> "Settled | None":
         """What the run that is resumed has settled; None for a new run."""
@@ -172,6 +200,7 @@ class Job:
         from mimicpipe.recorders.finalizing import PatientExecutor
         from mimicpipe.report.console import ProgressView
         from mimicpipe.report.sampler import Sampler
+        from mimicpipe.report.series import Series
 
         assert self.state is not None
         assert self.trackers is not None
@@ -179,7 +208,8 @@ class Job:
         title = f"{self.config.task['name']} {self.config.task['variant']}"
         title += f", {self.choices.get('env', 'env')} x {self.config.env['num_envs']}"
         view = ProgressView(title, self.config.num_demos, max_attempts=self.config.max_attempts)
-        sampler = Sampler(self._snapshot, view, self.trackers)
+        self.series = Series(self._snapshot)
+        sampler = Sampler(self.series, view, self.trackers)
 
         def stop(reason: str) -> None:
             sampler.phase = f"{reason}: ending; once more aborts"
@@ -262,7 +292,7 @@ class Job:
         return {"root": str(self.datasets[name]), "repo_id": self.config.dataset.repo_id + suffix}
 
     def report(self, reason: str, exit_code: int) -> None:
-        """Write run.json, close the trackers and, if anything was run, print the summary."""
+        """Write run.json, close the trackers and, if anything was run, write report.html and print the summary."""
         from mimicpipe.report.summary import print_summary, write_json
 
         record = self.record(reason, exit_code)
@@ -279,8 +309,22 @@ class Job:
                 "config_hash",
             )
             self.trackers.close({key: record[key] for key in shown}, exit_code)
+        self._write_page()
         if self.state is not None:
             print_summary(record, self.output_dir)
+
+    def _write_page(self) -> None:
+        """Write report.html, and report.json that it is made of; a failure is a warning."""
+        from mimicpipe.report.page import write_run_page
+        from mimicpipe.report.run_files import REPORT
+        from mimicpipe.report.summary import write_json
+
+        try:
+            series = self.series.columns() if self.series is not None else {}
+            write_json(self.output_dir / REPORT, {"series": series, **self.episodes}, indent=None)
+            write_run_page(self.output_dir)
+        except Exception as error:  # noqa: BLE001 - the run's result must not be lost for it
+            _log.warning("report.html could not be written: %s: %s", type(error).__name__, error)
 
     def record(self, reason: str, exit_code: int) -> dict[str, Any]:
         """The content of run.json."""

@@ -9,7 +9,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -21,11 +24,24 @@ class Feature:
     """One column of the dataset, in LeRobot's words."""
 
     dtype: str
-    """float32, float64, int64, bool, string, or uint8 camera frames as "image" / "video"."""
+    """float32, float64, int64, bool and so on; "image" or "video" for a camera's frames (uint8); "depth" for those of a
+    camera of depth (uint16, millimetres); "string" for text (uint8, see `envs.text`)."""
     shape: tuple[int, ...]
-    """Shape of one frame's value; (H, W, 3) for a camera."""
+    """Shape of one frame's value; (H, W, 3) for a camera, (H, W, 1) for depth, (L,) for text of at most L bytes."""
     names: tuple[str, ...] | None = None
     """One name per element of the (first) axis."""
+
+
+class FrameRenderer(Protocol):
+    """Draws states for people to look at."""
+
+    def render(self, states: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
+        """Frames (K, H, W, 3) of states (K, S) from `get_state`."""
+        ...
+
+    def close(self) -> None:
+        """Free what it holds."""
+        ...
 
 
 class MimicEnv(ABC):
@@ -142,6 +158,15 @@ class MimicEnv(ABC):
     def finite(self, env_ids: Tensor | None = None) -> Tensor:
         """(K,) bool: the slot's state has no NaN or infinity."""
         return torch.isfinite(self.get_state(env_ids)).all(dim=-1)
+
+    def frame_renderer(self, image_size: tuple[int, int]) -> FrameRenderer | None:
+        """What draws this env's states, (height, width) pixels; None, as here, where it cannot draw.
+
+        Raises:
+            ConfigError: this machine lacks what it needs, e.g. OpenGL.
+        """
+        del image_size
+        return None
 
     @property
     def obs_buf(self) -> dict[str, Tensor]:

@@ -38,3 +38,13 @@ def near(path: Path) -> str:
         return str(path.absolute().relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+def interval(successes: int, trials: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share (Wilson 1927); (0, 1) without trials."""
+    if trials == 0:
+        return 0.0, 1.0
+    z, share = 1.959964, successes / trials
+    middle = (share + z * z / (2 * trials)) / (1 + z * z / trials)
+    half = z / (1 + z * z / trials) * (share * (1 - share) / trials + z * z / (4 * trials * trials)) ** 0.5
+    return max(0.0, middle - half), min(1.0, middle + half)

@@ -58,12 +58,12 @@ def git_commit(folder: Path) -> dict[str, Any] | None:
     return {"commit": commit.strip(), "dirty": bool(status.strip())}
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
+def write_json(path: Path, value: Mapping[str, Any], indent: int | None = 2) -> None:
     """Write a JSON file whole or not at all."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with partial.open("w", encoding="utf-8") as file:
-            json.dump(value, file, indent=2, default=str)
+            json.dump(value, file, indent=indent, default=str)
             file.write("\n")
             file.flush()
             os.fsync(file.fileno())
@@ -154,5 +154,7 @@ def _paths(run: Mapping[str, Any], output_dir: Path) -> Sequence[tuple[str, Path
         ("W&B", output_dir / "wandb"),
         ("TensorBoard", output_dir / "tensorboard"),
         ("run", output_dir / "run.json"),
+        ("preview", output_dir / "preview.gif"),
+        ("report", output_dir / "report.html"),
     ]
     return [candidate for candidate in candidates if candidate is not None and candidate[1].exists()]

@@ -27,7 +27,7 @@ from mimicpipe.envs.mujoco.kinematics import ArmPose, Array
 from mimicpipe.envs.mujoco.observations import EEF_POSE, JOINTS, OBJECTS, observation_features
 from mimicpipe.envs.mujoco.panda import ARM_JOINTS, FINGER_JOINTS, MAX_FINGER
 from mimicpipe.envs.mujoco.physics import Physics
-from mimicpipe.envs.mujoco.render import CameraRenderer
+from mimicpipe.envs.mujoco.render import CameraRenderer, StateRenderer
 from mimicpipe.envs.mujoco.scene import SUBSTEPS, TIMESTEP, build_model, camera_names
 from mimicpipe.envs.tasks.base import Task, TaskView
 from mimicpipe.errors import ConfigError
@@ -350,6 +350,10 @@ class MujocoEnv(MimicEnv):
         if len(self._frames.joint_columns):
             objects[:, 7 * len(columns) :] = self._state[slots[:, None], self._frames.joint_columns]
         return {JOINTS: side_by_side(joints), EEF_POSE: side_by_side(eefs), OBJECTS: objects}
+
+    def frame_renderer(self, image_size: tuple[int, int]) -> StateRenderer:
+        """Draws states as the front camera sees them; see `MimicEnv`."""
+        return StateRenderer(self.model, CAMERAS[0], image_size)
 
     def close(self) -> None:
         """Stop the physics threads and free the GL context; safe to call twice."""

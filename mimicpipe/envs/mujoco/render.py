@@ -98,3 +98,31 @@ class CameraRenderer:
         self._context.free()
         self._gl.free()
         self._gl, self._context = None, None
+
+
+class StateRenderer:
+    """Renders one camera from complete states, for people to look at.
+
+    Args:
+        model: its off-screen buffer is made as large as the frames.
+        camera: name.
+        image_size: (height, width), pixels.
+
+    Raises:
+        ConfigError: no GL context can be had.
+    """
+
+    def __init__(self, model: mujoco.MjModel, camera: str, image_size: tuple[int, int]) -> None:
+        buffer = model.vis.global_
+        buffer.offheight, buffer.offwidth = max(buffer.offheight, image_size[0]), max(buffer.offwidth, image_size[1])
+        self._camera = camera
+        self._positions, self._fixtures = slice(1, 1 + model.nq), slice(1 + model.nq + model.nv, None)
+        self._renderer = CameraRenderer(model, (camera,), image_size)
+
+    def render(self, states: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
+        """Frames (K, H, W, 3) uint8 of states (K, S + 7 F): time, qpos, qvel, fixtures."""
+        return self._renderer.render(states[:, self._positions], states[:, self._fixtures])[self._camera]
+
+    def close(self) -> None:
+        """Free the GL context; safe to call twice."""
+        self._renderer.close()

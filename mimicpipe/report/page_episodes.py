@@ -1,0 +1,93 @@
+"""The part of the page about episodes: clips, paths in 3D, where objects started."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mimicpipe.report import html
+from mimicpipe.report.format import count, percent
+from mimicpipe.report.html import text
+from mimicpipe.report.scene3d import scene
+from mimicpipe.report.svg import Points, top_view
+
+_OUTCOMES = (("ring", "success"), ("cross", "failure"))
+Report = Mapping[str, Any]
+
+
+def clips(report: Report) -> str:
+    """A moving picture of each sampled episode; without motion where the reader wants none, and on paper."""
+    shown = [episode for episode in report.get("episodes", ()) if episode.get("clip")]
+    if not shown:
+        why = report.get("pictures")
+        return f'<p class="note">No pictures: {text(why)}.</p>' if why else ""
+    how = "" if report["pictures"] == "rendered" else f" {text(_capital(report['pictures']))}."
+    note = f"The first episodes of each outcome. The last picture stays a second.{how}"
+    return f'<p class="note">{note}</p><div class="clips">{"".join(_clip(episode, report["fps"]) for episode in shown)}</div>'
+
+
+def _clip(episode: Mapping[str, Any], fps: float) -> str:
+    kind = "ok" if episode["success"] else "bad"
+    words = f"Attempt {count(episode['attempt'])}: {episode['reason']}"
+    return (
+        f'<figure class="{kind}"><picture>'
+        f'<source srcset="{episode["still"]}" media="(prefers-reduced-motion: reduce), print">'
+        f'<img src="{episode["clip"]}" width="144" height="144" alt="{text(words)}"></picture>'
+        f'<figcaption><b>{count(episode["attempt"])}</b> <span class="{kind}-text">{text(episode["reason"])}</span><br>'
+        f"{episode['steps']} steps, {episode['steps'] / fps:.1f} s</figcaption></figure>"
+    )
+
+
+def paths(report: Report) -> str:
+    """The paths of end effectors, to be turned."""
+    episodes = report.get("episodes", ())
+    picture = scene(episodes)
+    if not picture:
+        return ""
+    failures = sum(not episode["success"] for episode in episodes)
+    entries = [("ok", f"{len(episodes) - failures} successes")]
+    if failures:
+        entries.append(("bad", f"{failures} failures, dashed"))
+    note = (
+        "Paths of the end effectors, and objects: a ring where one started, a dot where it ended. "
+        "Drag, or use the arrow keys, to turn."
+    )
+    return f'<figure style="margin-top:2em"><h3>Paths</h3>{html.key(entries)}{picture}' \
+           f"<figcaption>{note}</figcaption></figure>"  # fmt: skip
+
+
+def coverage(report: Report, attempts: int) -> str:
+    """Each object's start positions from above, by outcome."""
+    starts = report.get("starts", {})
+    success = starts.get("success", ())
+    if not success:
+        return ""
+    shown = f"{count(len(success))} of {count(attempts)} attempts" if len(success) < attempts else "All attempts"
+    places = {name: [(100 * x, 100 * y) for x, y in at if x is not None and y is not None]
+              for name, at in starts["objects"].items()}  # fmt: skip
+    places = {name: at for name, at in places.items() if len(at) == len(success)}
+    if not places:
+        return ""
+    bounds = _bounds([point for at in places.values() for point in at])
+    figures = []
+    for name, at in places.items():
+        groups = []
+        for kind, style in ((True, "ok"), (False, "bad")):
+            rows = [i for i, one in enumerate(success) if one == kind]
+            titles = [f"attempt {starts['attempts'][i]}: {'success' if kind else 'failure'}" for i in rows]
+            groups.append(Points(name, style, [at[i] for i in rows], titles))
+        figures.append(html.captioned(name, top_view(f"Where {name} started, from above", groups, bounds)))
+    ok = sum(success)
+    note = f"{shown}, seen from above, in the slot's frame: {count(ok)} successes"
+    note += f", {count(len(success) - ok)} failures ({percent(1 - ok / len(success))} of those shown)." \
+        if ok < len(success) else "."  # fmt: skip
+    return f"<p class=note>{note}</p>{html.key(_OUTCOMES)}{html.figures(*figures)}"
+
+
+def _bounds(points: list[tuple[float, float]]) -> tuple[float, float, float, float]:
+    """The rectangle of all points with a margin, and of a size where there is but one."""
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    margin = max(1.0, 0.06 * max(max(xs) - min(xs), max(ys) - min(ys)))
+    return min(xs) - margin, max(xs) + margin, min(ys) - margin, max(ys) + margin
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
