@@ -1,9 +1,9 @@
 """What scripted experts are made of: moves, goals, and the habits in which one demo differs from another.
 
-An expert is a function from a task to its moves. Those that come with the package are in `mimicpipe.pools.scripts`; one
-of your own goes into `EXPERTS` under the task's name. A goal looks at the scene when its move begins, so an expert
-takes up whatever the moves before it led to. All of it is batched and elementwise: a demo's bits do not depend on the
-others.
+An expert is a function from a task to its moves, or for several arms to {eef: its moves}. Those that come with the
+package are in `mimicpipe.pools.scripts`; one of your own goes into `EXPERTS` under the task's name. A goal looks at the
+scene when its move begins, so an expert takes up whatever the moves before it led to. All of it is batched and
+elementwise: a demo's bits do not depend on the others.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -68,6 +68,14 @@ class Move:
     """Distance from the goal within which it has arrived, metres: wide for moves that only pass by."""
     bowed: bool = False
     """Whether the path curves, as a hand's does over a longer way."""
+    label: str = ""
+    """What other arms' moves can wait for: that this one is over."""
+    after: str = ""
+    """Label of another arm's move that must be over before this one begins; until then the arm stays where it is."""
+
+
+Script = tuple[Move, ...] | Mapping[str, tuple[Move, ...]]
+"""What an expert does: the moves of its only arm, or {eef: moves}."""
 
 
 _RANGES = {
@@ -110,10 +118,10 @@ def draw_habits(seeds: rng.Seeds, device: torch.device) -> Habits:
     )
 
 
-def draw_pauses(seeds: rng.Seeds, moves: tuple[Move, ...], device: torch.device) -> Tensor:
-    """(K, moves) int64 steps of pause of every move, from the demos' seeds (K,)."""
+def draw_pauses(seeds: rng.Seeds, moves: tuple[Move, ...], device: torch.device, first: int = 0) -> Tensor:
+    """(K, moves) int64 steps of pause of every move, from the demos' seeds (K,); `first` moves are of other arms."""
     low, high = torch.tensor([move.pause for move in moves]).unbind(1)
-    draws = torch.from_numpy(rng.uniforms(seeds, rng.Stream.EXPERT, len(moves), offset=len(_RANGES)))
+    draws = torch.from_numpy(rng.uniforms(seeds, rng.Stream.EXPERT, len(moves), offset=len(_RANGES) + first))
     return (low + ((high - low + 1) * draws).floor().long()).to(device)
 
 
@@ -280,5 +288,5 @@ def put(box: ObjectSpec, base: ObjectSpec) -> tuple[Move, ...]:
     )
 
 
-EXPERTS: dict[str, Callable[[Task], tuple[Move, ...]]] = {}
+EXPERTS: dict[str, Callable[[Task], Script]] = {}
 """{task: its expert}, of tasks that do not come with the package."""

@@ -4,7 +4,7 @@ The expert works in many slots at once and closed loop, through the public calls
 simulator. Which demos come out depends on the seed alone: not on num_envs, and not on the run's own attempts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +19,7 @@ from mimicpipe.envs.tasks.base import Task
 from mimicpipe.errors import ConfigError, SourceDemoError
 from mimicpipe.pools.base import OnError, ReadResult
 from mimicpipe.pools.experts import Move
-from mimicpipe.pools.script_player import ScriptPlayer
+from mimicpipe.pools.script_player import ScriptEnsemble
 from mimicpipe.pools.scripts import expert_named, expert_names
 
 HOLD_STEPS = 10
@@ -36,9 +36,9 @@ _TRIES_PER_DEMO = 5
 class _Recording:
     """Batched steps of K slots, each entry (K, ...)."""
 
-    eef: list[Tensor] = field(default_factory=list)
-    target: list[Tensor] = field(default_factory=list)
-    gripper: list[Tensor] = field(default_factory=list)
+    eef: list[dict[str, Tensor]] = field(default_factory=list)
+    target: list[dict[str, Tensor]] = field(default_factory=list)
+    gripper: list[dict[str, Tensor]] = field(default_factory=list)
     actions: list[Tensor] = field(default_factory=list)
     objects: list[dict[str, Tensor]] = field(default_factory=list)
     signals: list[dict[str, Tensor]] = field(default_factory=list)
@@ -111,7 +111,7 @@ def collect_scripted_demos(
         ConfigError: no expert knows the env's task.
         SourceDemoError: the expert fails far too often.
     """
-    moves = expert_for(env)
+    scripts = expert_for(env)
     found = Collection([], [], 0)
     limit = _TRIES_PER_DEMO * num_demos
     performed = 0
@@ -123,7 +123,7 @@ def collect_scripted_demos(
                 f"{performed} scenes; {num_demos} demos were asked for"
             )
         seeds = rng.attempt_seeds(seed, FIRST_ATTEMPT + np.arange(performed, performed + count))
-        demos = perform(env, moves, seeds, hold_steps, observations)
+        demos = perform(env, scripts, seeds, hold_steps, observations)
         for index, demo in enumerate(demos):
             if demo.success:
                 demo.name = f"demo_{len(found.demos)}"
@@ -134,11 +134,11 @@ def collect_scripted_demos(
     return found
 
 
-def expert_for(env: MimicEnv) -> tuple[Move, ...]:
-    """Moves of the expert that knows the env's task.
+def expert_for(env: MimicEnv) -> dict[str, tuple[Move, ...]]:
+    """Moves {eef: in order} of the expert that knows the env's task.
 
     Raises:
-        ConfigError: there is none, or the env has other than one eef.
+        ConfigError: there is none, or it has other arms than the env.
     """
     task = getattr(env, "task", None)
     if not isinstance(task, Task):
@@ -146,54 +146,59 @@ def expert_for(env: MimicEnv) -> tuple[Move, ...]:
     expert = expert_named(task.name)
     if expert is None:
         raise ConfigError(f"pool=scripted: no expert for task {task.name}; there are {', '.join(expert_names())}")
-    if len(env.eef_names) != 1:
-        raise ConfigError(f"pool=scripted: experts move one eef, this env has {', '.join(env.eef_names)}")
-    return expert(task)
+    script = expert(task)
+    scripts = {env.eef_names[0]: script} if isinstance(script, tuple) else dict(script)
+    if set(scripts) != set(env.eef_names):
+        raise ConfigError(
+            f"pool=scripted: the expert for task {task.name} moves {', '.join(scripts)}; this env has "
+            f"{', '.join(env.eef_names)}"
+        )
+    return scripts
 
 
 def perform(
     env: MimicEnv,
-    moves: tuple[Move, ...],
+    scripts: Mapping[str, tuple[Move, ...]],
     seeds: rng.Seeds,
     hold_steps: int = HOLD_STEPS,
     observations: bool = False,
 ) -> list[SourceDemo]:
     """One demo for each of `seeds` (K,), K <= num_envs, in slots 0 .. K - 1; `success` tells which are good."""
-    count, eef = len(seeds), env.eef_names[0]
+    count = len(seeds)
     ids = torch.arange(count, device=env.device)
     env.reset(ids, seeds)
     initial_state = env.get_state(ids).cpu()
-    player = ScriptPlayer(moves, seeds, hold_steps, env.fps, env.get_robot_eef_pose(eef, ids))
+    poses = {eef: env.get_robot_eef_pose(eef, ids) for eef in env.eef_names}
+    player = ScriptEnsemble({eef: scripts[eef] for eef in env.eef_names}, seeds, hold_steps, env.fps, poses)
     recording = _Recording()
     actions = torch.zeros(env.num_envs, env.action_dim, device=env.device)
     for _ in range(MAX_STEPS):
-        pose, objects = env.get_robot_eef_pose(eef, ids), env.get_object_poses(ids)
-        command = player.act(pose, objects)
+        poses = {eef: env.get_robot_eef_pose(eef, ids) for eef in env.eef_names}
+        objects = env.get_object_poses(ids)
+        commands = player.act(poses, objects)
         if bool(player.done.all()):
             break
-        action = env.target_eef_pose_to_action({eef: command.target}, {eef: command.gripper}, None, ids)
+        targets = {eef: command.target for eef, command in commands.items()}
+        grippers = {eef: command.gripper for eef, command in commands.items()}
+        action = env.target_eef_pose_to_action(targets, grippers, None, ids)
         recording.done.append(player.done.clone())
-        recording.eef.append(pose)
+        recording.eef.append(poses)
         recording.objects.append(objects)
         recording.signals.append(env.get_subtask_term_signals(ids))
         recording.observations.append(env.observe(ids) if observations else {})
         recording.actions.append(action)
-        recording.target.append(env.action_to_target_eef_pose(action, ids)[eef])
-        recording.gripper.append(env.actions_to_gripper_actions(action)[eef])
+        recording.target.append(env.action_to_target_eef_pose(action, ids))
+        recording.gripper.append(env.actions_to_gripper_actions(action))
         actions[:count] = action
         env.step(actions, ids)
         recording.success.append(env.success()[:count])
-    return _cut(recording, eef, initial_state, hold_steps, player.done)
+    return _cut(recording, initial_state, hold_steps, player.done)
 
 
-def _cut(recording: _Recording, eef: str, initial_state: Tensor, hold_steps: int, finished: Tensor) -> list[SourceDemo]:
+def _cut(recording: _Recording, initial_state: Tensor, hold_steps: int, finished: Tensor) -> list[SourceDemo]:
     """The demos of all slots, each up to the end of its script."""
-    stacked = {
-        "eef": _stack(recording.eef),
-        "target": _stack(recording.target),
-        "gripper": _stack(recording.gripper),
-        "actions": _stack(recording.actions),
-    }
+    eefs, targets, grippers = (_stack_dicts(each) for each in (recording.eef, recording.target, recording.gripper))
+    actions = _stack(recording.actions)
     objects, signals = _stack_dicts(recording.objects), _stack_dicts(recording.signals)
     observations = _stack_dicts(recording.observations)
     success = _stack(recording.success)
@@ -203,17 +208,17 @@ def _cut(recording: _Recording, eef: str, initial_state: Tensor, hold_steps: int
         cut = _cutter(slot, length)
         held = length >= hold_steps and bool(success[slot, length - hold_steps : length].all())
         info = DatagenInfo(
-            eef_pose={eef: cut(stacked["eef"])},
+            eef_pose={eef: cut(pose) for eef, pose in eefs.items()},
             object_poses={name: cut(pose) for name, pose in objects.items()},
             subtask_term_signals={name: cut(signal) for name, signal in signals.items()},
-            target_eef_pose={eef: cut(stacked["target"])},
-            gripper_action={eef: cut(stacked["gripper"])},
+            target_eef_pose={eef: cut(pose) for eef, pose in targets.items()},
+            gripper_action={eef: cut(command) for eef, command in grippers.items()},
         )
         demos.append(
             SourceDemo(
                 name=f"performance_{slot}",
                 info=info,
-                actions=cut(stacked["actions"]),
+                actions=cut(actions),
                 initial_state=initial_state[slot].clone(),
                 observations={name: cut(values) for name, values in observations.items()},
                 success=held and bool(finished[slot]),

@@ -160,7 +160,7 @@ def test_habits_vary_between_demos_of_one_scene() -> None:
     lengths, tops = set(), []
     for habit_seed in _seeds(12, run_seed=9):
         env.set_state(state)
-        player = ScriptPlayer(expert_for(env), np.array([habit_seed]), HOLD_STEPS, 20, env.get_robot_eef_pose(EEF))
+        player = ScriptPlayer(expert_for(env)[EEF], np.array([habit_seed]), HOLD_STEPS, 20, env.get_robot_eef_pose(EEF))
         for step in range(300):
             command = player.act(env.get_robot_eef_pose(EEF), env.get_object_poses())
             if bool(player.done.all()):

@@ -5,9 +5,9 @@ import pkgutil
 from collections.abc import Callable
 
 from mimicpipe.envs.tasks.base import Task
-from mimicpipe.pools.experts import EXPERTS, Move
+from mimicpipe.pools.experts import EXPERTS, Script
 
-Expert = Callable[[Task], tuple[Move, ...]]
+Expert = Callable[[Task], Script]
 
 
 def expert_named(task_name: str) -> Expert | None:
