@@ -2,14 +2,14 @@
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hydra.errors import InstantiationException
-from hydra.utils import instantiate
+from hydra.utils import get_object, instantiate
 
 from mimicpipe import __version__
 from mimicpipe.config import RECORDER_RUN_KEYS, TASK_RUN_KEYS, RunConfig, is_allowed
@@ -26,7 +26,7 @@ from mimicpipe.pipeline.telemetry import IdleTimingSelector
 from mimicpipe.preflight import FAILED_SUFFIX, NULL_RECORDER, check_dataset_root, source_demos_path
 from mimicpipe.recorders.base import Recorder
 from mimicpipe.resume import Settled
-from mimicpipe.schema import suggest
+from mimicpipe.schema import first_line, suggest
 from mimicpipe.trackers.base import Tracker
 from mimicpipe.trackers.composite import CompositeTracker
 from mimicpipe.trackers.jsonl import JsonlTracker
@@ -109,7 +109,34 @@ def build_env(config: RunConfig) -> MimicEnv:
 
 def build_subtasks(config: RunConfig) -> Subtasks:
     """{eef: its subtasks}."""
-    return {eef: [SubTaskConfig(**node) for node in nodes] for eef, nodes in config.task["subtasks"].items()}
+    subtasks: Subtasks = {}
+    for eef, nodes in config.task["subtasks"].items():
+        subtasks[eef] = []
+        for number, node in enumerate(nodes):
+            values: dict[str, Any] = dict(node)
+            if isinstance(node["selection_strategy"], dict):
+                key = f"task.subtasks.{eef}[{number}].selection_strategy"
+                strategy = _build_strategy(key, node["selection_strategy"], config.allowed_targets)
+                values["selection_strategy"] = strategy
+            subtasks[eef].append(SubTaskConfig(**values))
+    return subtasks
+
+
+def _build_strategy(key: str, node: Mapping[str, Any], allowed: Sequence[str]) -> Callable[..., Any]:
+    """A function, with the node's other keys as keyword arguments, or an object of a class built from them."""
+    target = node["_target_"]
+    _require_importable(key, target)
+    found = get_object(target)
+    module = str(getattr(found, "__module__", ""))
+    if not is_allowed(module, allowed):
+        raise ConfigError(f"{key}._target_={target}: is from {module}, which is not in allowed_targets")
+    if not callable(found):
+        raise ConfigError(f"{key}._target_={target}: is no function or class")
+    try:
+        built = instantiate(node) if inspect.isclass(found) else instantiate({**node, "_partial_": True})
+    except InstantiationException as error:
+        raise ConfigError(f"{key}._target_={target}: {first_line(error)}") from error
+    return built.func if isinstance(built, partial) and not built.keywords else built
 
 
 def build_pool(config: RunConfig, env: MimicEnv, subtasks: Subtasks) -> DataGenInfoPool:

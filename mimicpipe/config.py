@@ -26,7 +26,7 @@ WandbMode = StrEnum("WandbMode", ["offline", "online", "disabled"])
 VideoCodec = StrEnum("VideoCodec", ["libsvtav1", "h264", "hevc", "libaom-av1"])
 Constraint = StrEnum("Constraint", ["sequential", "coordination"])
 CoordinationScheme = StrEnum("CoordinationScheme", ["replay", "transform", "translate"])
-Selection = StrEnum("Selection", ["random", "nearest_neighbor_object", "nearest_neighbor_robot_distance"])
+Selection = StrEnum("Selection", ["random", "nearest_neighbor_object", "nearest_neighbor_robot_distance", "balanced"])
 
 
 def _at_least(low: float, default: Any = MISSING) -> Any:
@@ -51,7 +51,9 @@ class SubtaskConfig:
 
     object_ref: str | None = None
     subtask_term_signal: str | None = None
-    selection_strategy: Selection = Selection["random"]
+    selection_strategy: Any = field(
+        default="random", metadata={"words": f"one of {', '.join(Selection.__members__)}, or a mapping with _target_"}
+    )
     selection_strategy_kwargs: dict[str, Any] = field(default_factory=dict)
     first_subtask_start_offset_range: list[int] = field(default_factory=lambda: [0, 0], metadata={"interval": True})
     subtask_term_offset_range: list[int] = field(default_factory=lambda: [0, 0], metadata={"interval": True})
@@ -374,8 +376,18 @@ def _check_task(task: dict[str, Any]) -> None:
     steps = {"task.hold_steps": task["hold_steps"], "task.datagen.settle_steps": task["datagen"]["settle_steps"]}
     for eef, nodes in task["subtasks"].items():
         for number, node in enumerate(nodes):
+            _check_strategy(f"task.subtasks.{eef}[{number}].selection_strategy", node["selection_strategy"])
             for key in ("num_interpolation_steps", "num_fixed_steps"):
                 steps[f"task.subtasks.{eef}[{number}].{key}"] = node[key]
     for key, value in steps.items():
         if value > limit:
             raise ConfigError(f"{key}={value}: more than task.max_episode_steps={limit}, so no attempt could succeed")
+
+
+def _check_strategy(key: str, strategy: Any) -> None:
+    if isinstance(strategy, dict):
+        if not isinstance(strategy.get("_target_"), str):
+            raise ConfigError(f"{key}={show(strategy)}: a mapping needs a _target_, the function or class to use")
+    elif strategy not in Selection.__members__:
+        names = ", ".join(Selection.__members__)
+        raise ConfigError(f"{key}={show(strategy)}: expected one of {names}, or a mapping with _target_")

@@ -1,7 +1,7 @@
 """Plain containers against a dataclass: types, limits and unknown keys, each fault one line that says what is valid.
 
 A field's limits stand in its metadata: `min`, `max`, `above` and `below` (exclusive), `length` of a list, `interval`
-([low, high] with low <= high).
+([low, high] with low <= high); or `words`, what is valid where its type does not say it.
 """
 
 import difflib
@@ -161,6 +161,8 @@ def describe(hint: Any, limits: Mapping[str, Any]) -> str:
     """What a field of this type and with these limits takes, in words."""
     bare = _bare(hint)
     optional = "" if bare is hint else " or null"
+    if "words" in limits:
+        return limits["words"]
     if "interval" in limits:
         return "two integers [low, high] with low <= high"
     signs = {"min": ">=", "above": ">", "max": "<=", "below": "<"}

@@ -2,8 +2,10 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import hydra.version
+import numpy as np
 import pytest
 
 from mimicpipe import build
@@ -50,6 +52,56 @@ def test_the_bundled_demos_fit_every_task(task):
     pool = build.build_pool(config, env, build.build_subtasks(config))
     assert pool.num_datagen_infos == 10
     assert pool.skipped == []
+
+
+STRATEGY = "task.subtasks.panda.0.selection_strategy"
+
+
+def write_strategies(folder: Path, name: str) -> None:
+    (folder / f"{name}.py").write_text(
+        "import numpy as np\n"
+        "def last(context, back=1):\n"
+        "    return context.num_demos - back\n"
+        "class Always:\n"
+        "    def __init__(self, demo):\n"
+        "        self.demo = demo\n"
+        "    def __call__(self, context):\n"
+        "        return np.full(len(context.num_demos), self.demo)\n"
+        "number = 3\n"
+    )
+
+
+def test_any_function_or_class_is_a_selection_strategy(tmp_path, monkeypatch):
+    write_strategies(tmp_path, "own_strategies")
+    monkeypatch.syspath_prepend(tmp_path)
+    own = ("env=kinematic", "allowed_targets=[own_strategies]")
+    kwargs = "task.subtasks.panda.0.selection_strategy_kwargs"
+
+    def strategy(node: str, *more: str):
+        config = config_of(*own, f"{STRATEGY}={node}", f"{kwargs}={{nn_k:null}}", *more)
+        config.task["subtasks"]["panda"][0]["selection_strategy_kwargs"] = {}
+        return build.build_subtasks(config)["panda"][0].selection_strategy
+
+    context = SimpleNamespace(num_demos=np.asarray([4, 9]))
+    assert strategy("{_target_:own_strategies.last}")(context).tolist() == [3, 8]
+    assert strategy("{_target_:own_strategies.last,back:2}")(context).tolist() == [2, 7]
+    assert strategy("{_target_:own_strategies.Always,demo:1}")(context).tolist() == [1, 1]
+    named = strategy("{_target_:mimicpipe.datagen.selection.random_strategy}")
+    assert named is build.get_object("mimicpipe.datagen.selection.random_strategy")
+    for node, message in (
+        ("{_target_:own_strategies.missing}", r"selection_strategy\._target_=own_strategies\.missing: no such class"),
+        ("{_target_:own_strategies.number}", "own_strategies.number: is from , which is not in allowed_targets"),
+        ("{_target_:own_strategies.Always}", "own_strategies.Always: Error in call to target"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            strategy(node)
+
+
+def test_a_selection_strategy_is_under_the_list_of_allowed_targets():
+    with pytest.raises(ConfigError, match=r"selection_strategy\._target_=os\.getcwd: only classes of mimicpipe"):
+        config_of(f"{STRATEGY}={{_target_:os.getcwd}}")
+    with pytest.raises(ConfigError, match=r"a mapping needs a _target_"):
+        config_of(f"{STRATEGY}={{nn_k:3}}")
 
 
 def test_the_generator_gets_the_task_s_constraints():

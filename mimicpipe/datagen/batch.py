@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -91,15 +92,33 @@ class Rows:
         return Rows(*(array[which] for array in arrays))
 
 
-class World:
-    """Where things are in the batch's slots; each pose is read from the env once, if at all."""
+class Numbered(Protocol):
+    """What a request says of its attempt."""
 
-    def __init__(self, env: MimicSim, env_ids: Tensor, object_names: Sequence[str]) -> None:
+    attempt: int
+    run_seed: int
+
+
+class World:
+    """What the batch's rows look at: where things are in their slots, each pose read from the env once, if at all."""
+
+    def __init__(
+        self, env: MimicSim, env_ids: Tensor, object_names: Sequence[str], requests: Sequence[Numbered] = ()
+    ) -> None:
         self._env = env
         self._ids = env_ids
         self._object_names = object_names
+        self._requests = requests
         self._objects: Floats | None = None
         self._eefs: dict[str, Floats] = {}
+
+    def attempts(self, rows: Ints) -> Ints:
+        """(M,) index of each row's attempt."""
+        return np.asarray([self._requests[row].attempt for row in rows.tolist()], dtype=np.int64)
+
+    def run_seeds(self, rows: Ints) -> rng.Seeds:
+        """(M,) seed of each row's run."""
+        return np.asarray([self._requests[row].run_seed for row in rows.tolist()], dtype=np.int64)
 
     def object_poses(self, objects: Ints, rows: Ints) -> Floats:
         """(3, 4, M) pose of one object in each row; both arguments (M,)."""

@@ -107,6 +107,9 @@ class DemoChooser:
             source_eef_pose=lambda: _as_poses(timeline.rows(f"eef/{spec.name}", starts.times())),
             source_object_pose=lambda: source("objects"),
             source_eef_in_object=lambda: source(f"in_object/{spec.name}"),
+            attempt=lambda: world.attempts(rows),
+            run_seed=lambda: world.run_seeds(rows),
+            draw=spec.draw[batch.subtask],
         )
 
 

@@ -22,6 +22,7 @@ from mimicpipe.datagen.waypoint import RequestPort, WaypointTrajectory
 from mimicpipe.errors import ConfigError
 from mimicpipe.pipeline.episode import Attempt
 from mimicpipe.pipeline.protocol import Plan
+from mimicpipe.pipeline.run_state import RunState
 
 Trajectory = WaypointTrajectory | Plan | Mapping[str, WaypointTrajectory]
 """What `execute_trajectory` plays: a plan, {eef: trajectory}, or one trajectory where the env has one eef."""
@@ -67,6 +68,7 @@ class DataGenerator:
         *,
         attempt: Attempt,
         visible: int | None = None,
+        run: RunState | None = None,
         **_: Any,
     ) -> dict[str, Any]:
         """Generate one attempt.
@@ -78,12 +80,14 @@ class DataGenerator:
             env_action_queue: where segments are asked for.
             attempt: seeds everything that is drawn.
             visible: how many of the pool's demos the attempt may choose from; None is all that are there now.
+            run: the run; its seed is what `balanced` selection orders the demos by.
 
         Returns:
             "source_demos": [{"eef", "subtask", "demo"}], the demo's name for each segment played, in order.
         """
         pool = self.src_demo_datagen_info_pool
-        request = self.planner.request(attempt.seed, pool.num_datagen_infos if visible is None else visible)
+        count = pool.num_datagen_infos if visible is None else visible
+        request = self.planner.request(attempt.seed, count, attempt.index, 0 if run is None else run.options.seed)
         # The reset is served first. Nothing happens between the two, so there is no need to wait for it.
         await env_reset_queue.put(env_id)
         await env_action_queue.put((env_id, request))

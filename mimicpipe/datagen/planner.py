@@ -47,6 +47,9 @@ class SegmentRequest:
     wanted: list[int] | None
     """For each eef, in the env's order, the subtask whose segment is wanted next, or GOES_ON (it goes on with the
     waypoints it has, or waits); None: all are done."""
+    attempt: int = 0
+    """The attempt's index in its run."""
+    run_seed: int = 0
     fresh: bool = True
     """Nothing has been planned for the attempt yet."""
     chosen: list[tuple[int, int, int]] = field(default_factory=list)
@@ -98,14 +101,21 @@ class SubtaskPlanner:
         waypoints = np.zeros((0, 1, 16 + self._env.gripper_dim + self._env.noise_dim), dtype=np.float32)
         self._stitch(spec, none, np.zeros((0, stitch.COLUMNS), dtype=np.int64), _NO_POSES, _NO_POSES, 1, waypoints)
 
-    def request(self, seed: int, visible: int) -> SegmentRequest:
-        """The request of an attempt that begins: the first segment of every eef, from the first `visible` demos."""
+    def request(self, seed: int, visible: int, attempt: int = 0, run_seed: int = 0) -> SegmentRequest:
+        """The request of an attempt that begins: the first segment of every eef, from the first `visible` demos.
+
+        Args:
+            seed: the attempt's seed.
+            visible: demos that it may choose from.
+            attempt: its index in the run, for strategies that look at it.
+            run_seed: the run's seed, likewise.
+        """
         there = self._pool.num_datagen_infos
         if visible > there:
             raise ValueError(f"visible={visible}: the pool has {there} demos so far; wait for the others")
         coordinator = self._coordinator
         wanted = [0] * len(self._specs) if coordinator is None else list(coordinator.timing.first_wanted)
-        return SegmentRequest(self, seed, visible, wanted)
+        return SegmentRequest(self, seed, visible, wanted, attempt, run_seed)
 
     def plan_batch(self, env_ids: Tensor, requests: Sequence[SegmentRequest]) -> PlanBatch:
         """Plan for slots `env_ids` (K,) int64, and move their requests on.
@@ -124,7 +134,7 @@ class SubtaskPlanner:
         for row, request in enumerate(requests):
             if request.visible <= 0:
                 errors[row] = PlanFailedError("the pool has no source demo yet")
-        world = World(self._env, env_ids, self._pool.object_names)
+        world = World(self._env, env_ids, self._pool.object_names, requests)
         coordinator, plans = self._coordinator, dict[str, EefPlans]()
         for spec in self._specs:
             wants = wanted[:, spec.index] != GOES_ON

@@ -1,22 +1,29 @@
 """Which source demo a segment is taken from, for many slots at once.
 
 A strategy is a callable `strategy(context, **kwargs)` that returns (K,) int64 demo indices below `context.num_demos`.
-The three named ones have the formulas of MimicGen (Mandlekar et al., CoRL 2023) as Isaac Lab Mimic writes them. They
-depend on a row's own values alone, so a slot gets the same demo in every batch; ties go to the lower index. Strategies
-compute on the host: what they look at is small, and a plan's lengths, which follow from the demo, are needed there.
+`random` and the nearest neighbours have the formulas of MimicGen (Mandlekar et al., CoRL 2023) as Isaac Lab Mimic has
+them; `balanced` uses every demo equally often. All depend on a row's own values alone, so a slot gets the same demo in
+every batch; ties go to the lower index. Strategies compute on the host: what they look at is small, and a plan's
+lengths, which follow from the demo, are needed there.
 """
 
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from mimicpipe import rng
+
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
+
+
+def _unknown() -> Ints:
+    raise ValueError("the attempts' numbers are not known here; pass them to SubtaskPlanner.request")
 
 
 @dataclass
@@ -42,6 +49,12 @@ class SelectionContext:
     """() -> (K, D, 4, 4) where the subtask's object was."""
     source_eef_in_object: Callable[[], Floats]
     """() -> (K, D, 4, 4) where the eef was in the object's frame."""
+    attempt: Callable[[], Ints] = _unknown
+    """() -> (K,) index of the attempt in its run."""
+    run_seed: Callable[[], rng.Seeds] = _unknown
+    """() -> (K,) seed of the run."""
+    draw: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    """(K,) or (1,) number of the subtask, counted over all eefs."""
 
 
 SelectionStrategy = Callable[..., Any]
@@ -126,6 +139,30 @@ def _one_of_nearest(context: SelectionContext, distances: Floats, nn_k: int) -> 
 def random_strategy(context: SelectionContext) -> Ints:
     """Any demo, each as likely."""
     return pick(context.uniforms, context.num_demos)
+
+
+_DRAW_STRIDE, _ROUND_STRIDE = 1 << 50, 1 << 22
+"""Positions of a permutation in stream SELECTION of the run's seed: draw * _DRAW_STRIDE + round * _ROUND_STRIDE on."""
+
+
+@register_selection_strategy("balanced")
+def balanced(context: SelectionContext) -> Ints:
+    """Every demo once in each D attempts in a row (attempts 0 to D - 1, D to 2 D - 1, ...), D the demos there are.
+
+    The order within such a round is a permutation drawn for (run's seed, subtask, round), so what attempt k gets is a
+    function of the seed, k and D, whoever is quicker.
+    """
+    attempts, count = context.attempt(), context.num_demos
+    draws = np.broadcast_to(context.draw, attempts.shape)
+    keys = np.stack((context.run_seed(), draws, attempts // count, count), axis=1)
+    rounds, which = np.unique(keys, axis=0, return_inverse=True)
+    demo = np.empty(len(attempts), dtype=np.int64)
+    for number, (seed, draw, round_, demos) in enumerate(rounds.tolist()):
+        offset = draw * _DRAW_STRIDE + round_ * _ROUND_STRIDE
+        order = np.argsort(rng.uniforms(seed, rng.Stream.SELECTION, demos, offset=offset)[0], kind="stable")
+        rows = which.reshape(-1) == number
+        demo[rows] = order[attempts[rows] % demos]
+    return demo
 
 
 @register_selection_strategy("nearest_neighbor_object", needs_object=True)

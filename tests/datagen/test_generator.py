@@ -1,7 +1,7 @@
 """Generation through the real queues and env loop."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -96,6 +96,25 @@ def test_most_attempts_lift_the_cube_and_say_what_they_are_made_of() -> None:
         assert [(source["eef"], source["subtask"]) for source in outcome.source_demos] == [("arm", 0), ("arm", 1)]
         assert all(source["demo"] in {f"demo_{seed}" for seed in range(6)} for source in outcome.source_demos)
     assert len({source["demo"] for outcome in outcomes for source in outcome.source_demos}) == 6
+
+
+def test_balanced_selection_uses_each_demo_equally_at_every_num_envs() -> None:
+    def made(num_envs: int) -> DataGenerator:
+        env = ArmEnv(num_envs)
+        subtasks = [replace(each, selection_strategy="balanced", selection_strategy_kwargs={}) for each in PICK]
+        pool = DataGenInfoPool(env, {"arm": subtasks})
+        pool.add_demos([pick_demo(seed) for seed in range(6)])
+        return DataGenerator(env, pool, datagen_cfg=DataGenConfig(generation_select_src_per_subtask=True))
+
+    outcomes, episodes = run(made(7), attempts=24, seed=5)
+    for subtask in (0, 1):
+        used = [outcome.source_demos[subtask]["demo"] for outcome in outcomes]
+        for round_ in range(4):
+            assert sorted(used[6 * round_ : 6 * round_ + 6]) == [f"demo_{i}" for i in range(6)]
+    assert any(outcome.source_demos[0]["demo"] != outcome.source_demos[1]["demo"] for outcome in outcomes)
+    assert_same((outcomes, episodes), run(made(1), attempts=24, seed=5))
+    other = run(made(7), attempts=24, seed=6)[0]
+    assert [o.source_demos for o in other] != [o.source_demos for o in outcomes]
 
 
 @pytest.mark.parametrize("num_envs", [4, 16])

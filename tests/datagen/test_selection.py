@@ -11,6 +11,7 @@ from mimicpipe import poses
 from mimicpipe.datagen.selection import (
     STRATEGIES,
     SelectionContext,
+    balanced,
     nearest_neighbor_object,
     nearest_neighbor_robot_distance,
     pick,
@@ -34,6 +35,9 @@ def scene(seed: int, rows: int, demos: int, num_demos: int | None = None) -> Sel
         source_eef_pose=source_eef.numpy,
         source_object_pose=source_object.numpy,
         source_eef_in_object=poses.compose(poses.invert(source_object), source_eef).numpy,
+        attempt=lambda: np.arange(rows) + seed % 7,
+        run_seed=lambda: np.full(rows, seed),
+        draw=np.full(rows, seed % 3),
     )
 
 
@@ -50,6 +54,9 @@ def rows_of(context: SelectionContext, rows: slice) -> SelectionContext:
         some(context.source_eef_pose),
         some(context.source_object_pose),
         some(context.source_eef_in_object),
+        some(context.attempt),
+        some(context.run_seed),
+        context.draw[rows],
     )
 
 
@@ -156,3 +163,43 @@ def test_strategies_are_found_by_name_and_can_be_added() -> None:
             strategy_named("nearest")
     finally:
         del STRATEGIES["always_first"]
+
+
+def numbered(attempts: list[int], demos: int | list[int], seed: int = 3, draw: int = 0) -> SelectionContext:
+    context = scene(0, len(attempts), np.max(demos).item())
+    context.num_demos = np.broadcast_to(np.asarray(demos), len(attempts))
+    context.attempt = lambda: np.asarray(attempts)
+    context.run_seed = lambda: np.full(len(attempts), seed)
+    context.draw = np.full(len(attempts), draw)
+    return context
+
+
+@settings(deadline=None, derandomize=True, max_examples=25)
+@given(st.integers(1, 40), st.integers(1, 6), st.integers(0, 2**62), st.randoms())
+def test_balanced_uses_every_demo_once_a_round_in_whatever_batch(demos: int, rounds: int, seed: int, order) -> None:
+    attempts = list(range(demos * rounds))
+    chosen = balanced(numbered(attempts, demos, seed))
+    for round_ in range(rounds):
+        assert sorted(chosen[round_ * demos : (round_ + 1) * demos]) == list(range(demos))
+    shuffled = list(attempts)
+    order.shuffle(shuffled)
+    assert balanced(numbered(shuffled, demos, seed)).tolist() == [int(chosen[k]) for k in shuffled]
+    assert balanced(numbered([attempts[-1]], demos, seed)) == chosen[-1]
+
+
+def test_balanced_orders_differ_between_seeds_subtasks_and_rounds() -> None:
+    one = balanced(numbered(list(range(40)), 20)).tolist()
+    assert one[:20] != one[20:]
+    assert one != balanced(numbered(list(range(40)), 20, seed=4)).tolist()
+    assert one != balanced(numbered(list(range(40)), 20, draw=1)).tolist()
+    # Rows of pools of different size stand in one batch when the pool grows.
+    mixed = balanced(numbered([5, 5, 6], [3, 20, 20]))
+    assert mixed.tolist()[1:] == one[5:7]
+    assert mixed[0] < 3
+
+
+def test_balanced_needs_the_attempt_s_number() -> None:
+    context = scene(0, 2, 3)
+    fields = {name: getattr(context, name) for name in context.__dataclass_fields__ if name not in ("attempt", "draw")}
+    with pytest.raises(ValueError, match="numbers are not known here"):
+        balanced(SelectionContext(**fields))
