@@ -32,6 +32,7 @@ class Stream(enum.IntEnum):
     EXPERT = 5
     COORDINATION = 6
     PERTURBATION = 7
+    MOTION = 8
 
 
 @compiled

@@ -17,14 +17,13 @@ MAX_ROTATION_DEFECT = 1e-3
 
 
 def check_info(info: DatagenInfo, where: str, length: int | None = None) -> None:
-    """Run every check of this module on a demo: shapes, finite values, rotations, and a 0→1 edge in each signal."""
+    """Run every check of this module on a demo: shapes, finite values, rotations, and a 0→1 edge in each signal that
+    ends a subtask. Where skills begin is looked at by whoever needs it (`skill_segments`)."""
     check_shapes(info, where, length)
     check_finite(info, where)
     check_rotations(info, where)
     for name, signal in info.subtask_term_signals.items():
         rising_edge(signal, f"{where}: subtask_term_signals/{name}")
-    for name, signal in info.subtask_start_signals.items():
-        rising_edge(signal, f"{where}: subtask_start_signals/{name}")
 
 
 def check_shapes(info: DatagenInfo, where: str, length: int | None = None) -> None:

@@ -23,6 +23,11 @@ class SubTaskConfig:
     """Object whose frame the segment is moved with; None replays the segment where it was recorded."""
     subtask_term_signal: str | None = None
     """Signal whose first 0→1 edge ends the subtask; None, for the last subtask only, is the end of the demo."""
+    subtask_start_signal: str | None = None
+    """Signal that is true where the subtask's skill may begin, which the way to it is planned to (SkillGen); None is
+    where the subtask before ends. MimicGen does not look at it."""
+    subtask_start_offset_range: tuple[int, int] = (0, 0)
+    """Steps added to where the skill begins, drawn from [low, high]; with `subtask_start_signal` only."""
     selection_strategy: str | SelectionStrategy = "random"
     """Name of a strategy in `selection.STRATEGIES`, or a callable like those."""
     selection_strategy_kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -46,7 +51,7 @@ class SubTaskConfig:
 
     def __post_init__(self) -> None:
         # YAML gives lists.
-        for name in ("first_subtask_start_offset_range", "subtask_term_offset_range"):
+        for name in ("first_subtask_start_offset_range", "subtask_start_offset_range", "subtask_term_offset_range"):
             value = getattr(self, name)
             object.__setattr__(self, name, tuple(value) if isinstance(value, Sequence) else value)
 
@@ -114,7 +119,8 @@ def _reference_fault(config: SubTaskConfig, last: bool, object_names: Sequence[s
 
 
 def _offset_fault(config: SubTaskConfig, first: bool, last: bool) -> str | None:
-    for name, low in (("first_subtask_start_offset_range", 0), ("subtask_term_offset_range", None)):
+    ranges = {"first_subtask_start_offset_range": 0, "subtask_start_offset_range": 0, "subtask_term_offset_range": None}
+    for name, low in ranges.items():
         value = getattr(config, name)
         if not (_is_range(value) and (low is None or value[0] >= low)):
             bound = " and low >= 0" if low is not None else ""
@@ -123,6 +129,11 @@ def _offset_fault(config: SubTaskConfig, first: bool, last: bool) -> str | None:
         return (
             f"first_subtask_start_offset_range={list(config.first_subtask_start_offset_range)}: only the first "
             "subtask's start is offset; later ones start where the one before ends"
+        )
+    if config.subtask_start_signal is None and config.subtask_start_offset_range != (0, 0):
+        return (
+            f"subtask_start_offset_range={list(config.subtask_start_offset_range)}: it is counted from a start signal; "
+            "name one with subtask_start_signal"
         )
     if last and config.subtask_term_offset_range != (0, 0):
         return f"subtask_term_offset_range={list(config.subtask_term_offset_range)}: the last subtask's must be [0, 0]"

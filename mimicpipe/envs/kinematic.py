@@ -249,6 +249,13 @@ class KinematicEnv(MimicEnv):
             signals = self.task.subtask_term_signals(view)
         return {name: signal.clone() for name, signal in signals.items()}
 
+    def get_subtask_start_signals(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
+        """The task's start signals {signal: (K,) bool}."""
+        with torch.inference_mode():
+            view = self._view if env_ids is None else self._look(self._pick(env_ids))
+            signals = self.task.subtask_start_signals(view)
+        return {name: signal.clone() for name, signal in signals.items()}
+
     def success(self) -> Tensor:
         """(N,) bool: the task's success condition at this instant."""
         with torch.inference_mode():

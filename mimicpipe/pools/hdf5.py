@@ -58,10 +58,12 @@ def needs_of(env: MimicEnv, subtask_configs: SubtaskConfigs) -> Needs:
     subtasks = [subtask for eef in subtask_configs.values() for subtask in eef]
     objects = {subtask.object_ref for subtask in subtasks}
     signals = dict.fromkeys(s.subtask_term_signal for s in subtasks if s.subtask_term_signal is not None)
+    # Start signals are read where there are any: whoever needs one says so.
     return Needs(
         eef_names=env.eef_names,
         object_names=[name for name in env.object_names if name in objects],
         signal_names=list(signals),
+        start_signal_names=None,
         gripper_from_actions=env.actions_to_gripper_actions,
         action_dim=env.action_dim,
     )

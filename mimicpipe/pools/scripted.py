@@ -42,6 +42,7 @@ class _Recording:
     actions: list[Tensor] = field(default_factory=list)
     objects: list[dict[str, Tensor]] = field(default_factory=list)
     signals: list[dict[str, Tensor]] = field(default_factory=list)
+    starts: list[dict[str, Tensor]] = field(default_factory=list)
     observations: list[dict[str, Tensor]] = field(default_factory=list)
     success: list[Tensor] = field(default_factory=list)
     """After the step."""
@@ -185,6 +186,7 @@ def perform(
         recording.eef.append(poses)
         recording.objects.append(objects)
         recording.signals.append(env.get_subtask_term_signals(ids))
+        recording.starts.append(env.get_subtask_start_signals(ids))
         recording.observations.append(env.observe(ids) if observations else {})
         recording.actions.append(action)
         recording.target.append(env.action_to_target_eef_pose(action, ids))
@@ -200,7 +202,7 @@ def _cut(recording: _Recording, initial_state: Tensor, hold_steps: int, finished
     eefs, targets, grippers = (_stack_dicts(each) for each in (recording.eef, recording.target, recording.gripper))
     actions = _stack(recording.actions)
     objects, signals = _stack_dicts(recording.objects), _stack_dicts(recording.signals)
-    observations = _stack_dicts(recording.observations)
+    starts, observations = _stack_dicts(recording.starts), _stack_dicts(recording.observations)
     success = _stack(recording.success)
     lengths = (~_stack(recording.done)).sum(dim=1).tolist()
     demos = []
@@ -213,6 +215,7 @@ def _cut(recording: _Recording, initial_state: Tensor, hold_steps: int, finished
             subtask_term_signals={name: cut(signal) for name, signal in signals.items()},
             target_eef_pose={eef: cut(pose) for eef, pose in targets.items()},
             gripper_action={eef: cut(command) for eef, command in grippers.items()},
+            subtask_start_signals={name: cut(signal) for name, signal in starts.items()},
         )
         demos.append(
             SourceDemo(

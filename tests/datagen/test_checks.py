@@ -69,7 +69,6 @@ BAD = [
         lambda i: i.subtask_term_signals.update(grasp=torch.zeros(T)),
         "f: d: subtask_term_signals/grasp: the signal never",
     ),
-    (lambda i: i.subtask_start_signals.update(skill=torch.ones(T)), "f: d: subtask_start_signals/skill: the signal is"),
 ]
 
 

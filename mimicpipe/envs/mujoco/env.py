@@ -325,6 +325,11 @@ class MujocoEnv(MimicEnv):
         signals = self.task.subtask_term_signals(self._task_view())
         return {name: self._select(value, env_ids) for name, value in signals.items()}
 
+    def get_subtask_start_signals(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
+        """{signal: (K,) bool} of the task."""
+        signals = self.task.subtask_start_signals(self._task_view())
+        return {name: self._select(value, env_ids) for name, value in signals.items()}
+
     def success(self) -> Tensor:
         """(N,) bool: the task's goal state holds at this instant."""
         return self.task.success(self._task_view()).to(self.device)

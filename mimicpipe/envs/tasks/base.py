@@ -179,6 +179,12 @@ class Task(ABC):
     def subtask_term_signals(self, view: TaskView) -> dict[str, Tensor]:
         """{signal: (N,) bool}, true once the subtask that the signal ends is done."""
 
+    def subtask_start_signals(self, view: TaskView) -> dict[str, Tensor]:
+        """{signal: (N,) bool}, true where the skill of a subtask may begin: the hand, or what it holds, is near to
+        where it acts, and what is left is contact and not way. By default none."""
+        del view
+        return {}
+
     def add_fixtures(self, spec: "mujoco.MjSpec") -> None:
         """Add what the scene needs beside robot, table, `objects` and `fixtures` (marks); by default nothing."""
         del spec

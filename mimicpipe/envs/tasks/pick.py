@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from mimicpipe.envs.tasks.base import ObjectSpec, Task, TaskView
-from mimicpipe.envs.tasks.grasping import clearance, gripped
+from mimicpipe.envs.tasks.grasping import clearance, gripped, near
 from mimicpipe.envs.tasks.placement import STACK_HALF_RANGE, place_boxes
 from mimicpipe.rng import Seeds
 
@@ -35,3 +35,7 @@ class PickTask(Task):
         """`grasp` (N,) bool: the gripped cube has left the table."""
         box = self.objects[0]
         return {"grasp": gripped(view, box, "panda") & (clearance(view, box) > GRASP_CLEARANCE)}
+
+    def subtask_start_signals(self, view: TaskView) -> dict[str, Tensor]:
+        """`reach` (N,) bool: the hand is near the cube."""
+        return {"reach": near(view, "cube")}

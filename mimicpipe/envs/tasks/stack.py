@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from mimicpipe.envs.tasks.base import ObjectSpec, Task, TaskView
-from mimicpipe.envs.tasks.grasping import clearance, gripped, on_table, released, stacked, still
+from mimicpipe.envs.tasks.grasping import clearance, gripped, near, near_above, on_table, released, stacked, still
 from mimicpipe.envs.tasks.pick import GRASP_CLEARANCE
 from mimicpipe.envs.tasks.placement import STACK_HALF_RANGE, place_boxes
 from mimicpipe.rng import Seeds
@@ -35,3 +35,9 @@ class StackTask(Task):
         """`grasp` (N,) bool: the gripped cube A has left the table."""
         cube_a = self.objects[0]
         return {"grasp": gripped(view, cube_a, "panda") & (clearance(view, cube_a) > GRASP_CLEARANCE)}
+
+    def subtask_start_signals(self, view: TaskView) -> dict[str, Tensor]:
+        """(N,) bool: `reach`, the hand is near A; `carry`, A is in the hand and near its place on B."""
+        top, base = self.objects
+        height = top.half_size[2] + base.half_size[2]
+        return {"reach": near(view, top.name), "carry": near_above(view, top.name, base.name, height)}

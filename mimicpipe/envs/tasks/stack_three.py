@@ -6,7 +6,7 @@ MimicGen's StackThree (Mandlekar et al., arXiv 2310.17596; mimicgen/envs/robosui
 from torch import Tensor
 
 from mimicpipe.envs.tasks.base import ObjectSpec, Task, TaskView
-from mimicpipe.envs.tasks.grasping import clearance, gripped, on_table, released, stacked, still
+from mimicpipe.envs.tasks.grasping import clearance, gripped, near, near_above, on_table, released, stacked, still
 from mimicpipe.envs.tasks.pick import GRASP_CLEARANCE
 from mimicpipe.envs.tasks.placement import place_boxes
 from mimicpipe.rng import Seeds
@@ -45,6 +45,17 @@ class StackThreeTask(Task):
             "grasp_1": _grasped(view, cube_a),
             "stack_1": stacked(view, cube_a, cube_b) & released(view, "cubeA", "panda"),
             "grasp_2": _grasped(view, cube_c),
+        }
+
+    def subtask_start_signals(self, view: TaskView) -> dict[str, Tensor]:
+        """(N,) bool: `reach_1`, `reach_2`, the hand is near A, C; `carry_1`, `carry_2`, A, C in the hand is near its
+        place."""
+        cube_a, cube_b, cube_c = self.objects
+        return {
+            "reach_1": near(view, cube_a.name),
+            "carry_1": near_above(view, cube_a.name, cube_b.name, cube_a.half_size[2] + cube_b.half_size[2]),
+            "reach_2": near(view, cube_c.name),
+            "carry_2": near_above(view, cube_c.name, cube_a.name, cube_c.half_size[2] + cube_a.half_size[2]),
         }
 
 
