@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mimicpipe.envs.mujoco import ik, kernels, kinematics
+from mimicpipe.envs.mujoco import ik, ik_kernels, kinematics
 from mimicpipe.envs.mujoco.env import MujocoEnv
 from mimicpipe.envs.mujoco.panda import JOINT_LOWER, JOINT_UPPER
 from mimicpipe.envs.tasks.pick import PickTask
@@ -28,7 +28,7 @@ def test_damped_system_is_solved(seed: int) -> None:
     step, system, no_wish = np.empty(7), np.empty((6, 7)), np.zeros(7)
     for slot in range(5):
         part = np.ascontiguousarray(jac[:, :, slot])
-        kernels.damped_step(part, error[:, slot].copy(), no_wish, ik._DAMPING_SQ, np.inf, step, system)
+        ik_kernels.damped_step(part, error[:, slot].copy(), no_wish, ik._DAMPING_SQ, np.inf, step, system)
         expected = part.T @ np.linalg.solve(part @ part.T + ik._DAMPING_SQ * np.eye(6), error[:, slot])
         np.testing.assert_allclose(step, expected, rtol=1e-8, atol=1e-9)
 

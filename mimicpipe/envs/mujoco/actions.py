@@ -31,8 +31,9 @@ _SCALE = np.repeat([POSITION_SCALE, ROTATION_SCALE], NOISE_DIM // 2)
 def asked_motion(control: str, actions: Actions, slots: Ints, current: ArmPose) -> Array:
     """Pose change (6, K) that actions (K, A) of slots (K,) ask for: metres, rotation vector in the slot's frame."""
     if control == "ik_rel":
-        values = np.ascontiguousarray(actions[:, :NOISE_DIM].T, dtype=np.float64)
-        return np.minimum(np.maximum(values, -1.0), 1.0) * _SCALE[:, None]
+        motion = np.empty((NOISE_DIM, len(actions)))
+        kernels.scaled_motions(actions, _SCALE, motion)
+        return motion
     # In float64: a rotation close to the current one has few digits left in float32.
     target = np.empty((len(actions), 3, 4))
     target[..., 3] = actions[:, :3]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from mimicpipe.envs.actions import GRIPPER_DIM, NOISE_DIM, action_dim, action_feature, check_control, gripper_part
 from mimicpipe.envs.base import MimicEnv, require_known
-from mimicpipe.envs.mujoco import ik, kernels
+from mimicpipe.envs.mujoco import ik, ik_kernels, kernels
 from mimicpipe.envs.mujoco.actions import Actions, asked_motion, asked_pose, encode
 from mimicpipe.envs.mujoco.arms import SERVOS, arms_of, side_by_side
 from mimicpipe.envs.mujoco.checks import check_config, torch_device
@@ -28,7 +28,7 @@ from mimicpipe.envs.mujoco.observations import EEF_POSE, JOINTS, OBJECTS, observ
 from mimicpipe.envs.mujoco.panda import ARM_JOINTS, FINGER_JOINTS, MAX_FINGER
 from mimicpipe.envs.mujoco.physics import Physics
 from mimicpipe.envs.mujoco.render import CameraRenderer, StateRenderer
-from mimicpipe.envs.mujoco.scene import SUBSTEPS, TIMESTEP, build_model, camera_names
+from mimicpipe.envs.mujoco.scene import FRONT, SUBSTEPS, TIMESTEP, build_model, camera_names
 from mimicpipe.envs.tasks.base import Task, TaskView
 from mimicpipe.errors import ConfigError
 from mimicpipe.rng import Seeds, Stream, uniforms
@@ -190,7 +190,15 @@ class MujocoEnv(MimicEnv):
         if env_ids is not None:
             wanted = wanted[slots]
         state = self._state if env_ids is None else self._state[slots]
-        end = self.physics.start(state, self._controls(wanted, slots))
+        seen: list[tuple[Array, ArmPose]] = []
+
+        def look(after: Array) -> None:
+            """Kinematics of the new state, still in the background."""
+            for arm in self.arms:
+                joints = arm.joint_positions(after)
+                seen.append((joints, arm.pose(joints)))
+
+        end = self.physics.start(state, self._controls(wanted, slots), look if env_ids is None else None)
 
         def finish() -> None:
             after = end()
@@ -199,27 +207,30 @@ class MujocoEnv(MimicEnv):
             else:
                 self._state[slots] = after
             self._touch()
+            if seen:
+                self._joints, self._poses = [joints for joints, _ in seen], [pose for _, pose in seen]
 
         return finish
 
     def _controls(self, wanted: Actions, slots: Ints) -> Array:
         """Servo targets (K, nu) of one control step, and fixtures (K, 7 F); a slot that has diverged has zeros."""
-        targets = np.zeros((len(self.arms), len(slots), SERVOS))
-        arms = zip(self.arms, self._joint_positions(), self._arm_poses(), targets, strict=True)
-        for arm, joints, pose, target in arms:
+        servos = SERVOS * len(self.arms)
+        controls = np.empty((len(slots), servos + self._fixtures.shape[1]))
+        controls[:, servos:] = self._fixtures[slots]
+        wrong = 0
+        arms = zip(self.arms, self._joint_positions(), self._arm_poses(), strict=True)
+        for index, (arm, joints, pose) in enumerate(arms):
             motion = asked_motion(self.control, wanted[:, arm.action], slots, pose)
-            ik.joint_targets(joints, slots, pose, motion, target)
-            target[:, 7] = np.where(wanted[:, arm.gripper] < 0.0, 0.0, MAX_FINGER)
-        controls = side_by_side(targets)
-        # An action that is not finite makes the joints' targets so; the gripper's command is looked at by itself.
-        total = controls.sum(axis=1)
-        for arm in self.arms:
-            total += wanted[:, arm.gripper]
-        finite = np.isfinite(total)
-        if not finite.all():
+            ik.joint_targets(joints, slots, pose, motion, controls, SERVOS * index)
+            # An action that is not finite makes the joints' targets so; the gripper's command is looked at by itself.
+            wrong += ik_kernels.finish_servos(wanted[:, arm.gripper], MAX_FINGER, SERVOS * index, controls)
+        if wrong:
+            finite = np.isfinite(
+                controls[:, :servos].sum(axis=1) + wanted[:, [arm.gripper for arm in self.arms]].sum(1)
+            )
             self._check_diverged(finite, slots)
-            controls[~finite] = 0.0
-        return np.concatenate([controls, self._fixtures[slots]], axis=1) if self._fixtures.shape[1] else controls
+            controls[~finite, :servos] = 0.0
+        return controls
 
     def _check_diverged(self, finite: npt.NDArray[np.bool_], slots: Ints) -> None:
         """Nothing finite can be asked of a slot that has diverged; of any other, it must be."""
@@ -358,7 +369,7 @@ class MujocoEnv(MimicEnv):
 
     def frame_renderer(self, image_size: tuple[int, int]) -> StateRenderer:
         """Draws states as the front camera sees them; see `MimicEnv`."""
-        return StateRenderer(self.model, CAMERAS[0], image_size)
+        return StateRenderer(self.model, FRONT, image_size)
 
     def close(self) -> None:
         """Stop the physics threads and free the GL context; safe to call twice."""

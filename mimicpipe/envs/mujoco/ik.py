@@ -9,8 +9,8 @@ saturation in the null space (IEEE Trans. Robotics 31(3), 2015).
 
 import numpy as np
 
-from mimicpipe.envs.mujoco import kernels
-from mimicpipe.envs.mujoco.kernels import Ints
+from mimicpipe.envs.mujoco import ik_kernels
+from mimicpipe.envs.mujoco.ik_kernels import Ints
 from mimicpipe.envs.mujoco.kinematics import ArmPose, Array
 from mimicpipe.envs.mujoco.panda import JOINT_LOWER, JOINT_UPPER
 
@@ -30,7 +30,7 @@ _LOWER = JOINT_LOWER + _LIMIT_MARGIN
 _UPPER = JOINT_UPPER - _LIMIT_MARGIN
 
 
-def joint_targets(q: Array, slots: Ints, pose: ArmPose, error: Array, out: Array) -> None:
+def joint_targets(q: Array, slots: Ints, pose: ArmPose, error: Array, out: Array, first: int = 0) -> None:
     """Joint positions one DLS step towards a target.
 
     One step a control step is enough: the next one starts from the pose that was reached, so what the linearization
@@ -41,9 +41,10 @@ def joint_targets(q: Array, slots: Ints, pose: ArmPose, error: Array, out: Array
         slots: (K,) of which.
         pose: `forward(q)`.
         error: (6, K) from the current to the target pose: metres, rotation vector in the slot's frame, radians.
-        out: (K, at least 7); the first seven columns become joint positions within the limits.
+        out: (K, at least first + 7); seven columns become joint positions within the limits.
+        first: the first of them.
     """
-    kernels.joint_targets(
+    ik_kernels.joint_targets(
         q, slots, pose.pos, pose.axes, pose.origins, error,
-        REST_POSTURE, _LOWER, _UPPER, _REST_GAIN, _DAMPING_SQ, _MAX_STEP, out,
+        REST_POSTURE, _LOWER, _UPPER, _REST_GAIN, _DAMPING_SQ, _MAX_STEP, first, out,
     )  # fmt: skip

@@ -1,7 +1,7 @@
-"""The MuJoCo env's inner loops over slots: kinematics, rotations, actions, inverse kinematics.
+"""The MuJoCo env's inner loops over slots: kinematics, rotations, actions, and what is seen; `ik_kernels` has the rest.
 
-The batch is the last axis of every array. `kinematics`, `actions` and `ik` say what the arguments mean and where the
-methods come from; these are their bodies. Elements are copied one by one: a slice costs nothing when it runs, but half
+The batch is the last axis of every array. `kinematics` and `actions` say what the arguments mean and where the methods
+come from; these are their bodies. Elements are copied one by one: a slice costs nothing when it runs, but half
 a second when it is compiled.
 """
 
@@ -50,29 +50,6 @@ def forward(
             rot[k, 1, i] = cos_yaw * y[k] - sin_yaw * x[k]
             rot[k, 2, i] = z[k]
             pos[k, i] = p[k] + offset * z[k]
-
-
-@compiled
-def jacobian_of(i: int, pos: Array, axes: Array, origins: Array, jac: Array) -> None:
-    """Fill in the Jacobian (6, 7) of one arm."""
-    for joint in range(7):
-        for k in range(3):
-            a, b = (k + 1) % 3, (k + 2) % 3
-            jac[k, joint] = axes[joint, a, i] * (pos[b, i] - origins[joint, b, i]) - axes[joint, b, i] * (
-                pos[a, i] - origins[joint, a, i]
-            )
-            jac[3 + k, joint] = axes[joint, k, i]
-
-
-@compiled
-def jacobian(pos: Array, axes: Array, origins: Array, out: Array) -> None:
-    """Fill in the Jacobians (6, 7, N)."""
-    jac = np.empty((6, 7))
-    for i in range(pos.shape[1]):
-        jacobian_of(i, pos, axes, origins, jac)
-        for r in range(6):
-            for joint in range(7):
-                out[r, joint, i] = jac[r, joint]
 
 
 # -- rotations ---------------------------------------------------------------------------------------------------------
@@ -185,6 +162,19 @@ def relative_motions(target: npt.NDArray[np.floating], slots: Ints, pos: Array, 
                     total += target[i, r, k] * rot[c, k, slot]
                 turn[r, c] = total
         vector_from_rotation_of(turn, out[3:, i])
+
+
+@compiled
+def scaled_motions(actions: Singles, scale: Array, out: Array) -> None:
+    """Fill in the motions (6, K) that relative actions (K, >= 6) ask for."""
+    for i in range(len(actions)):
+        for k in range(6):
+            value = np.float64(actions[i, k])
+            if value > 1.0:
+                value = 1.0
+            elif value < -1.0:
+                value = -1.0
+            out[k, i] = value * scale[k]
 
 
 @compiled
@@ -320,79 +310,3 @@ def observe(
             sign = -1.0 if bodies[slot, first + 3] < 0.0 else 1.0
             for k in range(7):
                 objects[i, 7 * m + k] = bodies[slot, first + k] * (1.0 if k < 3 else sign)
-
-
-# -- inverse kinematics ------------------------------------------------------------------------------------------------
-
-
-@compiled
-def damped_step(jac: Array, error: Array, rest: Array, damping: float, most: float, step: Array, system: Array) -> None:
-    """One arm's DLS step (7,) for a task error (6,), with a wish (7,) for the null space, at most `most` a joint.
-
-    `system` (6, 7) is room for the equations; they are positive definite, so elimination needs no pivoting.
-    """
-    for r in range(6):
-        for c in range(r, 6):
-            total = jac[r, 0] * jac[c, 0]
-            for joint in range(1, 7):
-                total += jac[r, joint] * jac[c, joint]
-            system[r, c] = system[c, r] = total
-        system[r, r] += damping
-        drift = jac[r, 0] * rest[0]
-        for joint in range(1, 7):
-            drift += jac[r, joint] * rest[joint]
-        system[r, 6] = error[r] - drift
-    for k in range(5):
-        for r in range(k + 1, 6):
-            factor = system[r, k] / system[k, k]
-            for c in range(k + 1, 7):
-                system[r, c] -= factor * system[k, c]
-    for k in range(5, -1, -1):
-        system[k, 6] /= system[k, k]
-        for r in range(k):
-            system[r, 6] -= system[r, k] * system[k, 6]
-    longest = 0.0
-    for joint in range(7):
-        total = jac[0, joint] * system[0, 6]
-        for r in range(1, 6):
-            total += jac[r, joint] * system[r, 6]
-        step[joint] = rest[joint] + total
-        longest = max(longest, abs(step[joint]))
-    if longest > most:
-        for joint in range(7):
-            step[joint] *= most / longest
-
-
-@compiled
-def joint_targets(
-    q: Array, slots: Ints, pos: Array, axes: Array, origins: Array, error: Array, rest_posture: Array, lower: Array,
-    upper: Array, rest_gain: float, damping: float, most: float, out: Array,
-) -> None:  # fmt: skip
-    """Fill in slots' joint positions (K, >= 7) one DLS step towards a target, within the limits; error (6, K)."""
-    jac, system = np.empty((6, 7)), np.empty((6, 7))
-    rest, step, left, stopped = np.empty(7), np.empty(7), np.empty(6), np.empty(7)
-    for i in range(len(slots)):
-        slot = slots[i]
-        jacobian_of(slot, pos, axes, origins, jac)
-        for r in range(6):
-            left[r] = error[r, i]
-        for joint in range(7):
-            rest[joint] = rest_gain * (rest_posture[joint] - q[joint, slot])
-        damped_step(jac, left, rest, damping, most, step, system)
-        beyond = False
-        for joint in range(7):
-            target = q[joint, slot] + step[joint]
-            stopped[joint] = 0.0
-            if target < lower[joint] or target > upper[joint]:
-                beyond = True
-                stopped[joint] = min(max(target, lower[joint]), upper[joint]) - q[joint, slot]
-                rest[joint] = 0.0
-                # The joint's column still tells what its way to the limit does for the task.
-                for r in range(6):
-                    left[r] -= jac[r, joint] * stopped[joint]
-                    jac[r, joint] = 0.0
-        if beyond:
-            damped_step(jac, left, rest, damping, most, step, system)
-        for joint in range(7):
-            target = q[joint, slot] + stopped[joint] + step[joint]
-            out[i, joint] = min(max(target, lower[joint]), upper[joint])

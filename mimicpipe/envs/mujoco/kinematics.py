@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mimicpipe.envs.mujoco import kernels
+from mimicpipe.envs.mujoco import ik_kernels, kernels
 from mimicpipe.envs.mujoco.panda import DH_A, DH_D, DH_TWIST, FLANGE_OFFSET, GRASP_OFFSET, HAND_YAW
 
 Array = npt.NDArray[np.float64]
@@ -50,7 +50,7 @@ def forward(q: Array, base: Array = _AT_ORIGIN) -> ArmPose:
 def jacobian(pose: ArmPose) -> Array:
     """Jacobian (6, 7, N) of the grasp frame: linear velocity (3), angular velocity (3), in the slot's frame."""
     out = np.empty((6, 7, pose.pos.shape[1]))
-    kernels.jacobian(pose.pos, pose.axes, pose.origins, out)
+    ik_kernels.jacobian(pose.pos, pose.axes, pose.origins, out)
     return out
 
 

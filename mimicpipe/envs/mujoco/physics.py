@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from functools import partial
 
 import mujoco
 import numpy as np
@@ -43,12 +42,13 @@ class Physics:
         self._states = np.empty((num_envs, substeps, 1 + model.nq + model.nv))
         self._sensors = np.empty((num_envs, substeps, model.nsensordata))
 
-    def start(self, state: Array, control: Array) -> Callable[[], Array]:
+    def start(self, state: Array, control: Array, then: Callable[[Array], None] | None = None) -> Callable[[], Array]:
         """Begin one control step of K slots.
 
         Args:
             state: (K, S) time, qpos, qvel; must not change until the step has ended.
             control: (K, nu + 7 F) servo targets, then positions and wxyz quaternions of F fixtures; held for the step.
+            then: called with the states after the step, still in the background.
 
         Returns:
             A function to call once: it waits, and gives the states (K, S) after the step, valid until the next one.
@@ -63,7 +63,13 @@ class Physics:
             return lambda: after
         self._control[:count] = control[:, None]
         room = self._states[:count], self._sensors[:count]
-        wait = self._caller.start(partial(self.run, state, self._control[:count], *room))
+
+        def work() -> None:
+            self.run(state, self._control[:count], *room)
+            if then is not None:
+                then(after)
+
+        wait = self._caller.start(work)
 
         def end() -> Array:
             wait()
