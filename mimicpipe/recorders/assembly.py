@@ -67,16 +67,19 @@ class _Building:
     def __init__(self, root: Path, header: Mapping[str, Any], scratch: Path) -> None:
         self._root = root
         self._header = header
-        self._features = {**header["features"], **DEFAULT_FEATURES}
+        features = {**header["features"], **DEFAULT_FEATURES}
+        self._features = {name: _without_width(feature) for name, feature in features.items()}
+        # Texts have no statistics.
+        self._counted = {name: feature for name, feature in self._features.items() if feature["dtype"] != "string"}
         self._data = DataWriter(root, self._features, header["data_files_size_in_mb"])
         fps, limit = header["fps"], header["video_files_size_in_mb"]
         videos = [name for name, feature in header["features"].items() if feature["dtype"] == "video"]
         self._videos = {name: VideoWriter(root, name, fps, limit) for name in videos}
-        self._table = EpisodeTable(self._features)
-        numeric = [name for name, feature in self._features.items() if feature["dtype"] not in CAMERAS]
+        self._table = EpisodeTable(self._counted)
+        numeric = [name for name, feature in self._counted.items() if feature["dtype"] not in CAMERAS]
         self._spill = ColumnSpill(scratch, numeric)
         self._tasks: dict[str, int] = {}
-        self._cameras = {name: CameraSum() for name in self._features if name not in numeric}
+        self._cameras = {name: CameraSum() for name in self._counted if name not in numeric}
         self.episodes = 0
         self._frames = 0
 
@@ -97,10 +100,11 @@ class _Building:
         }
         for name, video in self._videos.items():
             plain |= video.write(episode.cameras[name].files[0], episode.length)
-        numeric = _flat({**episode.columns, **added})
+        columns = {**episode.columns, **added}
+        numeric = _flat({name: column for name, column in columns.items() if name in self._counted})
         self._spill.write({**numeric, "timestamp": numeric["timestamp"].astype(np.float32)})
         stats = episode_stats(numeric)
-        counts = dict.fromkeys(self._features, episode.length)
+        counts = dict.fromkeys(self._counted, episode.length)
         for name, camera in episode.cameras.items():
             stats[name], counts[name] = camera.stats, camera.sampled
             self._cameras[name].add(camera)
@@ -125,13 +129,22 @@ class _Building:
         write_info(root, header, features, self.episodes, self._frames, len(self._tasks))
         for name, (counts, _) in pixels.items():
             self._cameras[name].pixels = counts
-        stats = {**self._spill.stats(), **{name: camera.stats() for name, camera in self._cameras.items()}}
-        write_stats(root, {name: stats[name] for name in self._features})
+        # A frame is counted once, however many rows it has.
+        numeric = {name: {**found, "count": np.array([self._frames])} for name, found in self._spill.stats().items()}
+        stats = {**numeric, **{name: camera.stats() for name, camera in self._cameras.items()}}
+        write_stats(root, {name: stats[name] for name in self._counted})
         known = {name: camera.described() for name, camera in self._cameras.items() if camera.pixels is not None}
         write_run_info(root, header["run_info"], {"pixels": known} if known else {})
 
 
 def _flat(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """{feature: (T, D), or (T,) for a scalar}."""
-    flat = {name: column.reshape(len(column), -1) for name, column in columns.items()}
-    return {name: column[:, 0] if column.shape[1] == 1 else column for name, column in flat.items()}
+    """{feature: (T, D), or (T,) for a scalar}; each row of an array with more axes counts as one, as in LeRobot."""
+    flat = {name: column.reshape(-1, column.shape[-1]) for name, column in columns.items() if column.ndim > 1}
+    return {
+        name: column if name not in flat else flat[name][:, 0] if column[0].size == 1 else flat[name]
+        for name, column in columns.items()
+    }
+
+
+def _without_width(feature: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in feature.items() if key != "width"}

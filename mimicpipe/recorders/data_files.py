@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mimicpipe.envs.text import decode_text
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -28,7 +30,7 @@ DEFAULT_FEATURES: dict[str, dict[str, Any]] = {
 _MB = 1024**2
 
 Values = np.ndarray | Sequence[bytes]
-"""A column of an episode: (T, *shape), or T encoded images."""
+"""A column of an episode: (T, *shape), T encoded images, or T texts as `envs.text` has them."""
 
 
 def next_file(chunk: int, file: int) -> tuple[int, int]:
@@ -78,7 +80,7 @@ class DataWriter:
         """Write one episode, {feature: its column}; returns chunk and file index."""
         import pyarrow as pa
 
-        arrays = [_array(columns[field.name], field.type) for field in self._schema]
+        arrays = [self._array(columns[field.name], field) for field in self._schema]
         table = pa.Table.from_arrays(arrays, schema=self._schema)
         self._choose_file(len(table))
         self._writer.write_table(table)
@@ -90,6 +92,24 @@ class DataWriter:
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
+
+    def _array(self, values: Values, field: "pa.Field") -> "pa.Array":
+        """A column in Arrow's type."""
+        import pyarrow as pa
+
+        kind = field.type
+        if not isinstance(values, np.ndarray):
+            suffix = "tiff" if self._features[field.name]["shape"][-1] == 1 else "png"
+            names = pa.array([f"frame-{number:06d}.{suffix}" for number in range(len(values))])
+            return pa.StructArray.from_arrays([pa.array(values, pa.binary()), names], fields=list(kind))
+        if pa.types.is_string(kind):
+            return pa.array(decode_text(values), kind)
+        if isinstance(kind, pa.ExtensionType):
+            return _nested(values, kind)
+        if pa.types.is_fixed_size_list(kind):
+            flat = pa.array(np.ascontiguousarray(values).reshape(-1), kind.value_type)
+            return pa.FixedSizeListArray.from_arrays(flat, type=kind)
+        return pa.array(values.reshape(-1), kind)
 
     def _choose_file(self, length: int) -> None:
         """Open the file for the next episode, by LeRobot's rule."""
@@ -119,6 +139,11 @@ def _schema(features: Mapping[str, Mapping[str, Any]]) -> "pa.Schema":
         dtype, shape = feature["dtype"], tuple(feature["shape"])
         if dtype == "image":
             kind, described[name] = pa.struct([("bytes", pa.binary()), ("path", pa.string())]), {"_type": "Image"}
+        elif dtype == "string":
+            kind, described[name] = pa.string(), {"dtype": dtype, "_type": "Value"}
+        elif len(shape) > 1:
+            kind = _array_type(shape, dtype)
+            described[name] = {"shape": list(shape), "dtype": dtype, "_type": f"Array{len(shape)}D"}
         else:
             kind, described[name] = pa.from_numpy_dtype(np.dtype(dtype)), {"dtype": dtype, "_type": "Value"}
             if shape != (1,):
@@ -128,13 +153,23 @@ def _schema(features: Mapping[str, Mapping[str, Any]]) -> "pa.Schema":
     return pa.schema(fields, metadata={"huggingface": json.dumps({"info": {"features": described}})})
 
 
-def _array(values: Values, kind: "pa.DataType") -> "pa.Array":
+def _array_type(shape: tuple[int, ...], dtype: str) -> Any:
+    """Arrow's type of an array of two axes or more, which is one of the package `datasets`."""
+    import datasets.features.features as hf  # only where there is such a column: it takes a second
+
+    return getattr(hf, f"Array{len(shape)}DExtensionType")(shape, dtype)
+
+
+def _nested(values: np.ndarray, kind: Any) -> "pa.Array":
+    """(T, *shape) as T nested lists."""
     import pyarrow as pa
 
-    if isinstance(values, np.ndarray):
-        if pa.types.is_fixed_size_list(kind):
-            flat = pa.array(np.ascontiguousarray(values).reshape(-1), kind.value_type)
-            return pa.FixedSizeListArray.from_arrays(flat, type=kind)
-        return pa.array(values.reshape(-1), kind)
-    names = pa.array([f"frame-{number:06d}.png" for number in range(len(values))])
-    return pa.StructArray.from_arrays([pa.array(values, pa.binary()), names], fields=list(kind))
+    array = pa.array(np.ascontiguousarray(values).reshape(-1))
+    storages = [kind.storage_type]
+    while pa.types.is_list(storages[-1].value_type):
+        storages.append(storages[-1].value_type)
+    for axis, storage in zip(range(values.ndim - 1, 0, -1), reversed(storages), strict=True):
+        lists = int(np.prod(values.shape[:axis]))
+        offsets = pa.array(np.arange(lists + 1, dtype=np.int32) * values.shape[axis])
+        array = pa.ListArray.from_arrays(offsets, array, type=storage)
+    return pa.ExtensionArray.from_storage(kind, array)

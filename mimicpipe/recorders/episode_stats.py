@@ -22,18 +22,18 @@ def episode_stats(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Statistics of an episode's columns.
 
     Args:
-        columns: {name: (T,) or (T, D)} numeric columns of one length.
+        columns: {name: (T,) or (T, D)} numeric columns.
 
     Returns:
         {name: (9, D) float64}, rows as in STATISTICS; D is 1 for a column (T,).
     """
-    groups: dict[tuple[np.dtype, bool], list[str]] = {}
+    groups: dict[tuple[np.dtype, bool, int], list[str]] = {}
     for name, column in columns.items():
         # A sum over T is pairwise where a column stands alone, so (T,) and (T, D) are kept apart.
         precision = np.result_type(column.dtype, np.float32)
-        groups.setdefault((precision, column.size == len(column)), []).append(name)
+        groups.setdefault((precision, column.size == len(column), len(column)), []).append(name)
     found: dict[str, np.ndarray] = {}
-    for (precision, alone), names in groups.items():
+    for (precision, alone, _), names in groups.items():
         parts = [columns[name].reshape(len(columns[name]), -1) for name in names]
         stats = _stats(np.concatenate(parts, axis=1, dtype=precision), alone)
         at = 0

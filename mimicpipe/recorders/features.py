@@ -7,10 +7,15 @@ import torch
 from torch import Tensor
 
 from mimicpipe.envs.base import Feature
+from mimicpipe.envs.text import decode_text
 from mimicpipe.errors import ConfigError
 from mimicpipe.pipeline.episode import first_nonfinite
 
-CAMERA_DTYPES = ("image", "video")
+CAMERA_DTYPES = ("image", "video", "depth")
+"""A camera of depth has (H, W, 1) uint16, millimetres, and is kept without a loss."""
+TEXT_DTYPE = "string"
+"""(L,) uint8, see `envs.text`."""
+_MOST_AXES = 5  # of LeRobot's arrays
 NUMERIC_DTYPES = {
     "float32": torch.float32,
     "float64": torch.float64,
@@ -66,29 +71,37 @@ def _shape_problem(feature: Feature, use_videos: bool) -> str | None:
     if any(size < 1 for size in shape):
         return f"shape {shape} has an empty axis"
     if feature.dtype in CAMERA_DTYPES:
-        if len(shape) != 3 or shape[2] != 3 or min(shape[:2]) < _MIN_CAMERA_SIDE:
-            return f"a camera's shape is (H, W, 3) with sides of {_MIN_CAMERA_SIDE} pixels or more, not {shape}"
-        if use_videos and (shape[0] % 2 or shape[1] % 2):
+        channels = 1 if feature.dtype == "depth" else 3
+        if len(shape) != 3 or shape[2] != channels or min(shape[:2]) < _MIN_CAMERA_SIDE:
+            wanted = f"(H, W, {channels}) with sides of {_MIN_CAMERA_SIDE} pixels or more"
+            return f"the shape of a camera of dtype {feature.dtype!r} is {wanted}, not {shape}"
+        if feature.dtype != "depth" and use_videos and (shape[0] % 2 or shape[1] % 2):
             return f"a video needs even sides (4:2:0 chroma), not {shape[0]} x {shape[1]}; or set use_videos=false"
         return None
+    if feature.dtype == TEXT_DTYPE:
+        return None if len(shape) == 1 else f"the shape of text is (L,), at most L bytes of UTF-8, not {shape}"
     if feature.dtype not in NUMERIC_DTYPES:
-        return f"dtype {feature.dtype!r}; valid are {', '.join((*NUMERIC_DTYPES, *CAMERA_DTYPES))}"
-    if len(shape) != 1:
-        # LeRobot 0.6 takes the statistics of a matrix over its rows, and then fails at an episode of one frame.
-        return f"shape {shape}; a numeric column is flat: (D,), and (1,) for a scalar"
-    if feature.names is not None and len(feature.names) != shape[0]:
-        return f"{len(feature.names)} names for {shape[0]} elements"
+        return f"dtype {feature.dtype!r}; valid are {', '.join((*NUMERIC_DTYPES, *CAMERA_DTYPES, TEXT_DTYPE))}"
+    if len(shape) > _MOST_AXES:
+        return f"shape {shape}; LeRobot's arrays have at most {_MOST_AXES} axes"
+    if feature.names is not None and len(feature.names) != (shape[0] if shape else 1):
+        return f"{len(feature.names)} names for {shape[0] if shape else 1} elements"
     return None
 
 
 def lerobot_features(features: Mapping[str, Feature], use_videos: bool) -> dict[str, dict[str, object]]:
-    """Features as `LeRobotDataset.create` takes them; all cameras become videos, or all become images."""
+    """Features as `LeRobotDataset.create` takes them; cameras but those of depth become videos, or all images."""
     converted: dict[str, dict[str, object]] = {}
     for name, feature in features.items():
         camera = feature.dtype in CAMERA_DTYPES
         names = ["height", "width", "channels"] if camera else list(feature.names) if feature.names else None
+        shape = (1,) if feature.dtype == TEXT_DTYPE else feature.shape or (1,)
+        if feature.dtype == "depth":
+            info = {"is_depth_map": True, "depth_unit": "mm"}
+            converted[name] = {"dtype": "image", "shape": shape, "names": names, "info": info}
+            continue
         dtype = ("video" if use_videos else "image") if camera else feature.dtype
-        converted[name] = {"dtype": dtype, "shape": feature.shape, "names": names}
+        converted[name] = {"dtype": dtype, "shape": shape, "names": names}
     return converted
 
 
@@ -126,7 +139,7 @@ def check_columns(columns: Mapping[str, Tensor], features: Mapping[str, Feature]
 
 
 def _check_column(name: str, column: Tensor, feature: Feature, length: int) -> None:
-    dtype = NUMERIC_DTYPES.get(feature.dtype, torch.uint8)
+    dtype = torch.uint16 if feature.dtype == "depth" else NUMERIC_DTYPES.get(feature.dtype, torch.uint8)
     shape = column.shape
     if shape != (length, *feature.shape) and not (feature.shape == (1,) and shape == (length,)):
         raise ValueError(f"feature {name!r}: shape {tuple(shape)} where {(length, *feature.shape)} is needed")
@@ -134,6 +147,11 @@ def _check_column(name: str, column: Tensor, feature: Feature, length: int) -> N
         raise ValueError(f"feature {name!r}: {column.dtype} where {dtype} is declared")
     if column.device.type != "cpu":
         raise ValueError(f"feature {name!r}: on {column.device}; an episode's columns are on the host")
+    if feature.dtype == TEXT_DTYPE:
+        try:
+            decode_text(column.numpy())
+        except ValueError as error:
+            raise ValueError(f"feature {name!r}: {error}") from None
 
 
 def check_task(task: object) -> None:

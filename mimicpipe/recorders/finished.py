@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mimicpipe.envs.text import encode_text
 from mimicpipe.errors import ConfigError
 from mimicpipe.recorders.camera_encoder import VideoSettings, described
 from mimicpipe.recorders.data_files import DATA_PATH, DEFAULT_FEATURES
@@ -57,7 +58,8 @@ class FinishedDataset:
             for name, found in notes.get("pixels", {}).items()
         }
         """Of each camera; None where the dataset does not say."""
-        if set(self.pixels) != {name for name, feature in features.items() if feature["dtype"] in CAMERAS}:
+        counted = {n for n, feature in features.items() if feature["dtype"] in CAMERAS and feature["shape"][-1] == 3}
+        if set(self.pixels) != counted:  # those of depth are never counted
             self.pixels = None
 
     def __iter__(self) -> Iterator[StagedEpisode]:
@@ -76,7 +78,7 @@ class FinishedDataset:
                         columns[name] = _values(table.column(name), feature, length)
                         continue
                     files = videos[name].take(row, length) if name in videos else _images(table.column(name))
-                    stats = np.array([row[f"stats/{name}/{key}"] for key in STATISTICS]).reshape(len(STATISTICS), 3)
+                    stats = np.array([row[f"stats/{name}/{key}"] for key in STATISTICS]).reshape(len(STATISTICS), -1)
                     cameras[name] = EncodedCamera(files, stats, row[f"stats/{name}/count"][0])
                 notes = {name.removeprefix(PREFIX): row[name] for name in own}
                 yield StagedEpisode(length, row["tasks"][0], notes, columns, cameras)
@@ -160,8 +162,11 @@ def _values(column: Any, feature: Mapping[str, Any], length: int) -> np.ndarray:
     import pyarrow as pa
 
     array = column.combine_chunks()
-    if isinstance(array, pa.FixedSizeListArray):
-        array = array.flatten()
+    if feature["dtype"] == "string":
+        texts = array.to_pylist()
+        return encode_text(texts, max(1, *(len(text.encode()) for text in texts))).numpy()
+    while isinstance(array, pa.FixedSizeListArray | pa.ListArray | pa.ExtensionArray):
+        array = array.storage if isinstance(array, pa.ExtensionArray) else array.flatten()
     return array.to_numpy(zero_copy_only=False).astype(feature["dtype"], copy=False).reshape(length, *feature["shape"])
 
 
@@ -170,7 +175,21 @@ def _images(column: Any) -> list[bytes]:
 
 
 def _without_info(feature: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in feature.items() if key != "info"}
+    """A feature without what its videos say of themselves; what is said of depth stays."""
+    return {key: value for key, value in feature.items() if key != "info" or feature["dtype"] != "video"}
+
+
+def encoding_of(settings: VideoSettings) -> dict[str, Any]:
+    """What info.json says of videos that are encoded with these settings, as far as it does not depend on them."""
+    codec = {"libsvtav1": "av1", "libaom-av1": "av1"}.get(settings.codec, settings.codec)
+    return {"video.codec": codec, **settings.described()}
+
+
+def _encoding(features: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
+    for feature in features.values():
+        if feature["dtype"] == "video":
+            return {key: feature["info"][key] for key in encoding_of(VideoSettings())}
+    return None
 
 
 def _settings(features: Mapping[str, Mapping[str, Any]]) -> VideoSettings:

@@ -19,13 +19,16 @@ def numeric_stats(files: Iterable[Path], names: Iterable[str]) -> dict[str, dict
 
     Args:
         files: data files (parquet) of the dataset, in order.
-        names: numeric columns, each (D,) or scalar.
+        names: numeric columns; each row of an array with more axes than one counts as a value (D,), as in LeRobot.
 
     Returns:
         {column: {statistic: (D,)}}; `count` is (1,), the number of frames.
     """
-    files = list(files)
-    return {name: column_stats(np.concatenate([_read(file, name) for file in files])) for name in names}
+    files, found = list(files), {}
+    for name in names:
+        counts, values = zip(*[_read(file, name) for file in files], strict=True)
+        found[name] = {**column_stats(np.concatenate(values)), "count": np.array([sum(counts)])}
+    return found
 
 
 def column_stats(values: np.ndarray) -> dict[str, np.ndarray]:
@@ -37,15 +40,19 @@ def column_stats(values: np.ndarray) -> dict[str, np.ndarray]:
     return {key: (count | stats)[key] for key in ORDER}
 
 
-def _read(file: Path, name: str) -> np.ndarray:
-    """(T, D) values of one column; one column at a time bounds the memory."""
+def _read(file: Path, name: str) -> tuple[int, np.ndarray]:
+    """T, and (T, D) values of one column, or the rows of its arrays; one column at a time bounds the memory."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     column = pq.read_table(file, columns=[name]).column(name).combine_chunks()
     rows = len(column)
-    values = column.flatten() if isinstance(column, pa.FixedSizeListArray | pa.ListArray) else column
-    return values.to_numpy(zero_copy_only=False).reshape(rows, -1)
+    width = 1
+    while isinstance(column, pa.FixedSizeListArray | pa.ListArray | pa.ExtensionArray):
+        if not isinstance(column, pa.ExtensionArray):
+            width = len(column.flatten()) // len(column)
+        column = column.storage if isinstance(column, pa.ExtensionArray) else column.flatten()
+    return rows, column.to_numpy(zero_copy_only=False).reshape(-1, width)
 
 
 def _element_stats(values: np.ndarray) -> dict[str, float]:

@@ -7,7 +7,6 @@ from typing import Any
 from torch import Tensor
 
 from mimicpipe.envs.base import Feature
-from mimicpipe.recorders.features import lerobot_features
 from mimicpipe.recorders.hdf5_columns import check_hdf5_features, datagen_columns, with_datagen
 from mimicpipe.recorders.layout import HDF5
 from mimicpipe.recorders.sharded import ShardedRecorder
@@ -18,7 +17,7 @@ class _Hdf5Storage(StagedStorage):
     """Stages the columns of demos, cameras without a loss."""
 
     def _described(self, columns: Mapping[str, Tensor]) -> dict[str, Any]:
-        features = plain_features(lerobot_features(with_datagen(self._spec.features, columns), use_videos=False))
+        features = plain_features(with_datagen(self._spec.features, columns), use_videos=False)
         for feature in features.values():
             if feature["dtype"] == "image":
                 feature["dtype"] = "zlib"

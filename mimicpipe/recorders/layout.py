@@ -26,7 +26,7 @@ class Column:
 
     name: str
     dtype: str
-    """A numpy dtype, or one of `CAMERAS`."""
+    """A numpy dtype, one of `CAMERAS`, or "string"."""
     shape: tuple[int, ...]
 
     @property
@@ -41,8 +41,8 @@ class Column:
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
-        """Dtype of its values; pixels are uint8, those of depth uint16."""
-        if self.is_camera:
+        """Dtype of its values; pixels and characters are uint8, pixels of depth uint16."""
+        if self.is_camera or self.dtype == "string":
             return np.dtype("uint16" if self.is_depth else "uint8")
         return np.dtype(self.dtype)
 
@@ -74,6 +74,9 @@ class PackedEpisode:
 
 
 def columns_of(features: Mapping[str, Mapping[str, Any]]) -> list[Column]:
-    """The columns of LeRobot features ({name: {"dtype", "shape", ...}}), numeric ones first, cameras last."""
-    columns = [Column(name, str(ft["dtype"]), tuple(ft["shape"])) for name, ft in features.items()]
+    """The columns of a header's features, cameras last: {name: {"dtype", "shape"}}, and "width" of text, its bytes."""
+    columns = [
+        Column(name, str(ft["dtype"]), (ft["width"],) if ft["dtype"] == "string" else tuple(ft["shape"]))
+        for name, ft in features.items()
+    ]
     return sorted(columns, key=lambda column: column.is_camera)  # stable

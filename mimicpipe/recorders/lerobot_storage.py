@@ -13,10 +13,11 @@ import numpy as np
 from torch import Tensor
 
 from mimicpipe.envs.base import Feature
+from mimicpipe.envs.text import decode_text
 from mimicpipe.errors import RecorderError
 from mimicpipe.pipeline.episode import Episode
 from mimicpipe.recorders.episode_rows import Row
-from mimicpipe.recorders.features import CAMERA_DTYPES, lerobot_features, with_annotations
+from mimicpipe.recorders.features import CAMERA_DTYPES, TEXT_DTYPE, lerobot_features, with_annotations
 from mimicpipe.recorders.sealing import seal
 from mimicpipe.recorders.staging import Staging
 
@@ -157,10 +158,13 @@ class LeRobotStorage:
         return [name for name, feature in self._features.items() if feature.dtype in CAMERA_DTYPES]
 
     def _add_frames(self, dataset: Any, episode: Episode) -> None:
-        columns = {
-            name: episode.columns[name].numpy().reshape(episode.length, *feature.shape)
-            for name, feature in self._features.items()
-        }
+        columns: dict[str, Any] = {}
+        for name, feature in self._features.items():
+            column = episode.columns[name].numpy()
+            if feature.dtype == TEXT_DTYPE:
+                columns[name] = decode_text(column)
+            else:
+                columns[name] = column.reshape(episode.length, *(feature.shape or (1,)))
         for frame in range(episode.length):
             dataset.add_frame({name: column[frame] for name, column in columns.items()} | {"task": episode.task})
         self._check_images(dataset, episode.length)
@@ -173,7 +177,7 @@ class LeRobotStorage:
             dataset.writer.image_writer.wait_until_done()
         for name in self._cameras():
             first = DEFAULT_IMAGE_PATH.format(image_key=name, episode_index=len(self._rows), frame_index=0)
-            written = sum(file.is_file() for file in (dataset.root / first).parent.glob("frame-*.png"))
+            written = sum(file.is_file() for file in (dataset.root / first).parent.glob("frame-*.*"))
             if written != length:
                 raise RecorderError(f"{name}: {written} of {length} camera frames reached the disk")
 

@@ -57,9 +57,10 @@ def seal(
     info.splits = {"train": f"0:{len(episodes)}"}
     write_info(info, root)
     cameras = {*meta.image_keys, *meta.video_keys}
-    stats = numeric_stats(_data_files(root), [name for name in meta.features if name not in cameras])
+    counted = [name for name, feature in meta.features.items() if feature["dtype"] != "string"]
+    stats = numeric_stats(_data_files(root), [name for name in counted if name not in cameras])
     # In the order of the features: LeRobot's own order changes from process to process.
-    write_stats({name: stats.get(name) or camera_stats[name] for name in meta.features}, root)
+    write_stats({name: stats.get(name) or camera_stats[name] for name in counted}, root)
     text = json.dumps({"format": 1, "run": run_info}, indent=2, ensure_ascii=False, sort_keys=True)
     (root / INFO_FILE).write_text(text + "\n", encoding="utf-8")
 

@@ -4,17 +4,18 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
+from mimicpipe.envs.base import Feature
 from mimicpipe.errors import RecorderError
 from mimicpipe.pipeline.episode import Episode
 from mimicpipe.recorders.assembly import assemble
 from mimicpipe.recorders.camera_encoder import VideoSettings, described
 from mimicpipe.recorders.episode_rows import Row
 from mimicpipe.recorders.episode_writer import EpisodeWriter
-from mimicpipe.recorders.features import lerobot_features, with_annotations
+from mimicpipe.recorders.features import TEXT_DTYPE, lerobot_features, with_annotations
 from mimicpipe.recorders.layout import FORMAT, PackedEpisode, columns_of
 from mimicpipe.recorders.lerobot_storage import DatasetSpec, describe
 from mimicpipe.recorders.remote_writer import RemoteWriter
@@ -74,7 +75,7 @@ class StagedStorage:
             "format": FORMAT,
             "fps": spec.fps,
             "robot_type": spec.robot_type,
-            "features": plain_features(lerobot_features(with_annotations(spec.features, columns), spec.use_videos)),
+            "features": plain_features(with_annotations(spec.features, columns), spec.use_videos),
             "use_videos": spec.use_videos,
             "video": described(settings.video),
             "data_files_size_in_mb": settings.data_files_size_in_mb,
@@ -154,6 +155,11 @@ class StagedStorage:
             area.discard()
 
 
-def plain_features(features: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Features as JSON gives them back."""
-    return {name: {**feature, "shape": list(feature["shape"])} for name, feature in features.items()}
+def plain_features(features: Mapping[str, Feature], use_videos: bool) -> dict[str, dict[str, Any]]:
+    """LeRobot's features as JSON gives them back, with `width`, the most bytes, of those of text."""
+    plain: dict[str, dict[str, Any]] = {}
+    for name, feature in lerobot_features(features, use_videos).items():
+        plain[name] = {**feature, "shape": list(cast(tuple[int, ...], feature["shape"]))}
+        if feature["dtype"] == TEXT_DTYPE:
+            plain[name]["width"] = features[name].shape[0]
+    return plain
