@@ -46,6 +46,7 @@ CELLS = (
     Cell("stack", "D1", 0.90, 0.90),
     *_cells("stack_three", 0.71, 0.69),
     *_cells("square", 0.74, 0.49, 0.32),
+    *_cells("coffee", 0.78, 0.64, 0.28),
 )
 
 

@@ -75,6 +75,31 @@ def bring(body: str, where: Where) -> Goal:
     return goal
 
 
+def set_down(body: str, where: Where, along: float = 0.0) -> Goal:
+    """Where the hand must be, pointing down, so that the origin of the object in it is at a frame's.
+
+    The hand's x axis has the direction `along` in the frame, radians.
+    """
+
+    def goal(scene: Scene, habits: Habits) -> Tensor:
+        frame = where(scene, habits)
+        target = pointing_down(heading(offset_pose(frame, (0.0, 0.0, 0.0), along)), frame[:, :3, 3])
+        in_hand = poses.compose(poses.invert(scene.eef), scene.objects[body])[:, :3, 3]
+        return poses.make_pose(frame[:, :3, 3] - poses.rotate(target[:, :3, :3], in_hand), target[:, :3, :3])
+
+    return goal
+
+
+def hand_at(where: Where, along: float = 0.0) -> Goal:
+    """The hand at a frame's origin, pointing down, its x axis in the direction `along` of the frame, radians."""
+
+    def goal(scene: Scene, habits: Habits) -> Tensor:
+        frame = where(scene, habits)
+        return pointing_down(heading(offset_pose(frame, (0.0, 0.0, 0.0), along)), frame[:, :3, 3])
+
+    return goal
+
+
 def bring_turned(body: str, where: Where, folds: int, reach: float) -> Goal:
     """As `bring`, with an object that may be turned by parts of a full turn about the vertical.
 
@@ -106,6 +131,18 @@ def _hand_for(scene: Scene, body: str, target: Tensor) -> Tensor:
 def at(body: str, offset: Vector = (0.0, 0.0, 0.0), yaw: float = 0.0) -> Where:
     """A frame fixed to a body."""
     return lambda scene, _habits: offset_pose(scene.objects[body], offset, yaw)
+
+
+def fixed(position: Vector, yaw: float = 0.0) -> Where:
+    """An upright pose in the slot's frame, missed by half of the demo's aim error."""
+
+    def where(scene: Scene, habits: Habits) -> Tensor:
+        origin = torch.eye(4, dtype=scene.eef.dtype, device=scene.eef.device).expand_as(scene.eef)
+        pose = offset_pose(origin, position, yaw).clone()
+        pose[:, :3, 3] += 0.5 * habits.aim_error
+        return pose
+
+    return where
 
 
 def raised(goal: Goal, height: float) -> Goal:

@@ -41,9 +41,7 @@ def place_boxes(seeds: Seeds, objects: Sequence[ObjectSpec], half_range: float) 
     return place_bodies(seeds, [(box, square) for box in objects])
 
 
-def place_bodies(
-    seeds: Seeds, bodies: Sequence[tuple[ObjectSpec | FixtureSpec, Region]], overlap: float = 0.0
-) -> dict[str, Tensor]:
+def place_bodies(seeds: Seeds, bodies: Sequence[tuple[ObjectSpec | FixtureSpec, Region]]) -> dict[str, Tensor]:
     """Poses of bodies that stand on the table, each uniform in its region.
 
     Bodies are placed in order. Of the candidates of a body the first is taken whose frame is further from that of every
@@ -52,7 +50,6 @@ def place_bodies(
     Args:
         seeds: (K,) attempt seeds; a pose depends on its own seed only.
         bodies: bodies with their regions, in placing order.
-        overlap: metres by which two circles may overlap.
 
     Returns:
         {name: (K, 4, 4)} float64; an object's frame is at half its height, a fixture's on the table.
@@ -70,7 +67,7 @@ def place_bodies(
         for other, other_radius in placed:
             offset = centres - other[:, None, :]
             distance = np.sqrt(offset[..., 0] * offset[..., 0] + offset[..., 1] * offset[..., 1])
-            gap = np.minimum(gap, distance - (radius + other_radius - overlap))
+            gap = np.minimum(gap, distance - (radius + other_radius))
         free = gap > 0.0
         # Where no candidate is free, the one with the widest gap is the best there is.
         choice = np.where(free.any(axis=1), free.argmax(axis=1), gap.argmax(axis=1))
