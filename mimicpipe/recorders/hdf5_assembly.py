@@ -14,6 +14,7 @@ import numpy as np
 
 from mimicpipe.pools.hdf5_layout import STATE_KEY
 from mimicpipe.pools.hdf5_writer import LIBVER, set_text, write_array
+from mimicpipe.recorders.finished_hdf5 import HEADER
 from mimicpipe.recorders.hdf5_columns import path_of
 from mimicpipe.recorders.hdf5_sink import Hdf5Sink
 from mimicpipe.recorders.layout import HDF5_NAME, Column, columns_of
@@ -21,6 +22,7 @@ from mimicpipe.recorders.staged import StagedEpisode
 
 _FORMAT_VERSION = 1  # of Isaac Lab's files; quaternions of its own states are xyzw, and there are none here
 _GYM_TYPE = 2  # robomimic's EnvType of a gym environment, which Isaac Lab writes, too
+_KEPT = ("fps", "robot_type", "features", "run_info")
 _LEVEL = 2  # of gzip, as Isaac Lab's HDF5DatasetFileHandler
 
 
@@ -47,6 +49,7 @@ def assemble_hdf5(root: Path, header: Mapping[str, Any], episodes: Iterable[Stag
             file.attrs["format_version"] = np.int64(_FORMAT_VERSION)
             data = file.create_group("data")
             set_text(data, "env_args", json.dumps(_env_args(header), sort_keys=True))
+            set_text(data, HEADER, json.dumps({key: header[key] for key in _KEPT}, sort_keys=True))
             for episode in episodes:
                 _write_demo(data.create_group(f"demo_{count}"), episode, columns)
                 sink.check()

@@ -9,7 +9,8 @@ import numpy as np
 
 from mimicpipe.errors import ConfigError
 from mimicpipe.recorders.assembly import assemble
-from mimicpipe.recorders.finished import FinishedDataset, Pixels
+from mimicpipe.recorders.finished import Pixels
+from mimicpipe.recorders.open_finished import Finished, open_finished
 from mimicpipe.recorders.staged import StagedEpisode, StagedRun
 from mimicpipe.recorders.staging import check_root
 from mimicpipe.recorders.staging_area import StagingArea, staged_logs, staging_path
@@ -79,7 +80,7 @@ def merge(root: Path, sources: Sequence[Path], overwrite: bool = False) -> int:
         OSError: the disk is full, or fails.
     """
     root = check_root(root, overwrite)
-    datasets = [FinishedDataset(source) for source in sources]
+    datasets = [open_finished(source) for source in sources]
     if not datasets:
         raise ConfigError("merge: name at least one dataset")
     if root in [source.resolve() for source in sources]:
@@ -118,12 +119,12 @@ def find_staged(run: Path) -> list[Path]:
     return found
 
 
-def _all_episodes(datasets: Sequence[FinishedDataset]) -> Iterator[StagedEpisode]:
+def _all_episodes(datasets: Sequence[Finished]) -> Iterator[StagedEpisode]:
     for dataset in datasets:
         yield from dataset
 
 
-def _all_pixels(datasets: Sequence[FinishedDataset]) -> dict[str, Pixels] | None:
+def _all_pixels(datasets: Sequence[Finished]) -> dict[str, Pixels] | None:
     """Sums over the datasets; None where one of them does not say."""
     total: dict[str, Any] = {}
     for dataset in datasets:

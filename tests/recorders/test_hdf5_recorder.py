@@ -22,10 +22,11 @@ from mimicpipe.pools.hdf5_file import read_demos
 from mimicpipe.recorders.digest import digest
 from mimicpipe.recorders.hdf5 import Hdf5Recorder
 from mimicpipe.recorders.hdf5_columns import path_of
-from mimicpipe.recorders.joining import recover
+from mimicpipe.recorders.joining import merge, recover
 from mimicpipe.recorders.staging_area import staging_path
 
 pytestmark = pytest.mark.timeout(180)
+ROOT = Path(__file__).parents[2]
 DATAGEN = {
     "datagen_info.eef_pose.arm": (4, 4),
     "datagen_info.target_eef_pose.arm": (4, 4),
@@ -260,7 +261,7 @@ recorder.finalize()
 @pytest.mark.parametrize("moment", ["0", "7", "assembled /data/demo_11"])
 def test_a_kill_loses_nothing_that_was_durable(root, moment):
     root.parent.mkdir()
-    paths = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
+    paths = [str(Path(__file__).parent), str(ROOT)]
 
     def start(**values):
         code = KILLED.format(paths=paths, root=str(root), **values)
@@ -292,3 +293,55 @@ def test_a_kill_loses_nothing_that_was_durable(root, moment):
         record(whole, [demo_of(k) for k in found.attempts])
     assert digest(root) == digest(whole)
     assert not staging_path(root).exists()
+
+
+def test_files_are_joined(root, tmp_path):
+    features = FEATURES | CAMERAS
+    record(root, [demo_of(k, features=features) for k in range(2)], features)
+    record(tmp_path / "b", [demo_of(k, features=features) for k in range(2, 5)], features)
+    record(tmp_path / "whole", [demo_of(k, features=features) for k in range(5)], features)
+    assert merge(tmp_path / "both", [root, tmp_path / "b"]) == 5
+    with (
+        h5py.File(tmp_path / "both" / "demos.hdf5", "a") as file,
+        h5py.File(tmp_path / "whole" / "demos.hdf5") as whole,
+    ):
+        for name in ("env_args", "mimicpipe"):  # what the files were joined from
+            assert json.loads(file["data"].attrs[name]) != json.loads(whole["data"].attrs[name])
+            file["data"].attrs[name] = whole["data"].attrs[name]
+    assert digest(tmp_path / "both") == digest(tmp_path / "whole")
+    record(tmp_path / "other", [demo_of(0)])
+    with pytest.raises(ConfigError, match="features is not that of"):
+        merge(tmp_path / "all", [root, tmp_path / "other"])
+
+
+def test_depth_is_kept_in_16_bits(root):
+    features = FEATURES | {"observation.images.depth": Feature("depth", (9, 7, 1))}
+    frames = np.random.default_rng(0).integers(0, 65536, (6, 9, 7, 1), dtype=np.uint16)
+    demo = demo_of(0)
+    demo.columns["observation.images.depth"] = torch.from_numpy(frames)
+    record(root, [demo], features)
+    with h5py.File(root / "demos.hdf5") as file:
+        stored = file["data/demo_0/obs/depth"]
+        assert (stored.dtype, stored.chunks) == (np.uint16, (1, 9, 7, 1))
+        assert np.array_equal(stored[()], frames)
+
+
+def test_memory_does_not_grow_with_the_episodes(root):
+    """The file's assembly holds one episode at a time, and HDF5's caches are bounded."""
+    code = f"""
+import resource, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_hdf5_recorder import Hdf5Recorder, episode_of, Feature, Path
+features = {{"action": Feature("float32", (7,)), "observation.images.front": Feature("image", (64, 64, 3))}}
+recorder = Hdf5Recorder(Path(sys.argv[1]), "local/test", 20, features, max_queue_bytes=1 << 22)
+for k in range(3):
+    recorder.commit(episode_of(k, 100, "pick", features))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for k in range(3, 80):
+    recorder.commit(episode_of(k, 100, "pick", features))
+recorder.finalize()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code, root], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert (root / "demos.hdf5").stat().st_size > 90e6
+    assert int(done.stdout) < 40_000  # kB
