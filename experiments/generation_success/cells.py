@@ -47,6 +47,7 @@ CELLS = (
     *_cells("stack_three", 0.71, 0.69),
     *_cells("square", 0.74, 0.49, 0.32),
     *_cells("coffee", 0.78, 0.64, 0.28),
+    *_cells("drawer_cleanup", 0.48, 0.20),
 )
 
 

@@ -156,6 +156,18 @@ def raised(goal: Goal, height: float) -> Goal:
     return over
 
 
+def commanded_by(body: str, offset: Vector) -> Goal:
+    """The last target, shifted by metres along the axes of a body."""
+
+    def goal(scene: Scene, _habits: Habits) -> Tensor:
+        shift = torch.tensor(offset, device=scene.commanded.device).expand(scene.commanded.shape[0], 3)
+        pose = scene.commanded.clone()
+        pose[:, :3, 3] += poses.rotate(scene.objects[body][:, :3, :3], shift)
+        return pose
+
+    return goal
+
+
 def lift_by(height: float) -> Goal:
     """Straight up from the last target, by metres and a part of the demo's lift height."""
 
