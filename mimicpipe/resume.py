@@ -1,10 +1,12 @@
 """`resume=RUN`: go on with an interrupted run, in its folder and with its config, to exactly the same dataset.
 
 An attempt depends on its number and the seed alone, and attempts are settled in order; so what is left to do begins at
-the first attempt that is not known to be settled. A demo is settled once its episode is durable. What the interrupted
-run has staged behind that attempt is written again, with the same bits.
+the first attempt that is not known to be settled. A demo is settled once its episode is durable: in the logs of a run
+that was killed, in the dataset of one that a signal has ended. What a killed run has staged behind that attempt is
+written again, with the same bits.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +16,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from mimicpipe.config import RunConfig, check
 from mimicpipe.errors import ConfigError
+from mimicpipe.recorders.open_finished import open_finished
 from mimicpipe.recorders.staged import StagedRun
-from mimicpipe.recorders.staging_area import is_published, staged_logs, staging_path
+from mimicpipe.recorders.staging_area import has_base, is_published, put_back, staged_logs, staging_path
 
 Row = dict[str, Any]
 """A row of attempts.jsonl."""
@@ -23,6 +26,8 @@ Row = dict[str, Any]
 _PREFIX = "resume="
 _MAY_CHANGE = {"env": ("num_envs", "threads"), "recorder": None, "tracker": None}
 """Keys of groups that may be others than before: the dataset does not depend on them."""
+ENDED = ("num_demos", "max_attempts", "max_failures")
+"""Why a run ends of which nothing is left to do."""
 _MAY_CHANGE_TOO = ("stall_timeout_s", "strict", "preview", "resume")
 
 
@@ -68,11 +73,22 @@ def check_resumed(config: RunConfig) -> None:
             raise ConfigError(
                 f"resume={folder}: {key} was {before.get(key)}, and the dataset depends on it; leave it as it was"
             )
-    if is_published(Path(config.dataset.root)):
+    root = Path(config.dataset.root)
+    if staging_path(root).is_dir() and is_published(root):
         raise ConfigError(
-            f"resume={folder}: the run has published its dataset, so there is nothing to go on with; "
-            f"if it was interrupted afterwards, 'python -m mimicpipe.tools.recover {folder}' does the rest"
+            f"resume={folder}: the run was killed when its dataset was complete; "
+            f"'python -m mimicpipe.tools.recover {folder}' does the rest"
         )
+    if root.exists() and (reason := _exit_reason(folder)) in ENDED:
+        raise ConfigError(f"resume={folder}: the run has ended ({reason}), so there is nothing to go on with")
+
+
+def _exit_reason(folder: Path) -> str | None:
+    """Why a run has ended, as run.json has it; None if it has none."""
+    try:
+        return json.loads((folder / "run.json").read_text(encoding="utf-8"))["exit_reason"]
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def _relevant(config: RunConfig) -> dict[str, Any]:
@@ -118,36 +134,93 @@ class Settled:
         return count
 
 
-def settled_attempts(attempts: Path, root: Path, failed_root: Path | None) -> Settled:
+def settled_attempts(attempts: Path, root: Path, failed_root: Path | None, overwrite: bool = False) -> Settled:
     """The attempts, from the first, whose outcome is written down and whose episode, if it has one, is durable.
 
     Args:
         attempts: attempts.jsonl of the interrupted run.
         root: root of its dataset.
         failed_root: root of the dataset of failed attempts, if there is to be one.
+        overwrite: what is at a root, and not this run's, may be replaced.
+
+    Raises:
+        ConfigError: it is something else, or has episodes of attempts that are not settled.
     """
     from mimicpipe.report.attempts import read_attempts
 
     known = read_attempts(attempts)
-    durable = _durable(root)
-    failed = None if failed_root is None else _durable(failed_root)
+    places = [_Durable(path, overwrite) for path in (root, failed_root) if path is not None]
+    rows = _settled_rows(known, places)
+    for place in places:
+        if len(place.base) == _count(place.base, rows):
+            continue
+        if has_base(place.root) or not overwrite:
+            raise ConfigError(
+                f"resume: {place.root} is not the dataset that {attempts} tells of, or has episodes behind an attempt "
+                "that is missing there; move it away"
+            )
+        place.forget_base()  # it is another run's, and about to be replaced
+    rows = _settled_rows(known, places)
+    kept = [_count(place.episodes, rows) for place in places]
+    return Settled(rows, sum(bool(row["success"]) for row in rows), kept[1] if len(kept) > 1 else 0)
+
+
+Episodes = dict[int, tuple[int, int]]
+"""{attempt: (index, seed)}."""
+
+
+class _Durable:
+    """What an interrupted run has made durable for one root.
+
+    Attributes:
+        root: the dataset's root.
+        base: episodes of the dataset that it has published.
+        episodes: those, and the ones in its logs.
+    """
+
+    def __init__(self, root: Path, overwrite: bool) -> None:
+        put_back(root)
+        self.root = root
+        staged = StagedRun(staged_logs(staging_path(root)))
+        self.base: Episodes = {}
+        if has_base(root) or (len(staged) == 0 and root.exists()):
+            self.base = _published(root, overwrite)
+        self.episodes = self.base | {meta["attempt"]: (meta["index"], meta["seed"]) for meta in staged.metas}
+
+    def forget_base(self) -> None:
+        """The dataset does not count."""
+        self.episodes = {attempt: found for attempt, found in self.episodes.items() if attempt not in self.base}
+        self.base = {}
+
+
+def _published(root: Path, overwrite: bool) -> Episodes:
+    try:
+        metas = open_finished(root).metas
+    except ConfigError as error:
+        if overwrite:
+            return {}
+        raise ConfigError(f"resume: {error}") from None
+    return {meta["attempt"]: (meta["index"], meta["seed"]) for meta in metas}
+
+
+def _count(episodes: Episodes, rows: Sequence[Row]) -> int:
+    """How many of the episodes are of the first attempts, whose rows these are."""
+    return sum(attempt < len(rows) for attempt in episodes)
+
+
+def _settled_rows(known: dict[int, Row], places: Sequence[_Durable]) -> list[Row]:
+    """Rows of attempts 0, 1, ... as far as their episodes are in the right one of `places`."""
+    demos, failed = places[0].episodes, places[1].episodes if len(places) > 1 else None
     rows: list[Row] = []
     while (row := known.get(len(rows))) is not None:
-        attempt = len(rows)
-        if row["success"] and durable.get(attempt) != row["episode_index"]:
+        attempt, seed = len(rows), row["seed"]
+        if row["success"] and demos.get(attempt) != (row["episode_index"], seed):
             break
-        if not row["success"] and failed is not None and _has_episode(row) and attempt not in failed:
+        if failed is not None and _is_recorded_failure(row) and failed.get(attempt, (0, None))[1] != seed:
             break
         rows.append(row)
-    demos = sum(bool(row["success"]) for row in rows)
-    kept = 0 if failed is None else sum(attempt < len(rows) for attempt in failed)
-    return Settled(rows, demos, kept)
+    return rows
 
 
-def _has_episode(row: Row) -> bool:
-    return row["length"] > 0 and row["reason"] != "nonfinite"
-
-
-def _durable(root: Path) -> dict[int, int]:
-    """{attempt: index of its episode} of what is staged beside a root."""
-    return {meta["attempt"]: meta["index"] for meta in StagedRun(staged_logs(staging_path(root))).metas}
+def _is_recorded_failure(row: Row) -> bool:
+    return not row["success"] and row["length"] > 0 and row["reason"] != "nonfinite"

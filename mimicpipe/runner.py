@@ -180,7 +180,8 @@ class Job:
         if config.resume is None:
             return None
         failed = check_dataset_root(config, FAILED_SUFFIX) if config.recorder["save_failed"] else None
-        return settled_attempts(self.output_dir / "attempts.jsonl", check_dataset_root(config), failed)
+        attempts, root = self.output_dir / "attempts.jsonl", check_dataset_root(config)
+        return settled_attempts(attempts, root, failed, config.dataset.overwrite)
 
     @staticmethod
     def _take_over(state: "RunState", settled: "Settled") -> None:

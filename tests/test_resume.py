@@ -1,4 +1,4 @@
-"""`resume=RUN` after kill -9: to exactly the same dataset and attempts, however often it was killed."""
+"""`resume=RUN` after kill -9 or a signal: to exactly the same dataset and attempts, however often it was killed."""
 
 import json
 import os
@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from same_files import different_files
 
 from mimicpipe.errors import ConfigError
 from mimicpipe.recorders.digest import digest
@@ -93,6 +94,55 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_dataset(whole, 
     assert list(folder.glob(".*.staging")) == []
 
 
+def end_by(number, *command, folder):
+    """Run until another attempt is settled, and end it by a signal; the exit code."""
+    with start(*command) as process:
+        seen = len(rows_so_far(folder))
+        while process.poll() is None and len(rows_so_far(folder)) <= seen + 2:
+            time.sleep(0.002)
+        process.send_signal(number)
+        _, text = process.communicate(timeout=200)
+    assert "Traceback" not in text
+    return process.returncode
+
+
+def test_a_run_that_signals_have_ended_goes_on_to_the_same_bits(whole, tmp_path):
+    folder = tmp_path / "run"
+    going_on = [f"resume={folder}", "env.num_envs=5"]
+    command = [*BASE, "env.num_envs=3", "num_demos=120", f"hydra.run.dir={folder}"]
+    assert end_by(signal.SIGINT, *command, folder=folder) == 130
+    assert (folder / "dataset").is_dir()
+    assert list(folder.glob(".*")) == [folder / ".hydra"]  # nothing is left beside the dataset
+    assert end_by(signal.SIGTERM, *going_on, "recorder=sharded", folder=folder) == 143
+    assert list(folder.glob(".*")) == [folder / ".hydra"]
+    # Killed, what the last run has published is there, and what it has added can still be gone on with.
+    before = digest(folder / "dataset")
+    assert end_by(signal.SIGKILL, *going_on, folder=folder) == -signal.SIGKILL
+    assert digest(folder / "dataset") == before
+    code, text = run(*going_on)
+    assert code == 0, text
+    assert "resumed at attempt" in text
+    assert rows(folder) == rows(whole)
+    for name in ("dataset", "dataset_failed"):
+        assert different_files(folder / name, whole / name) == []
+    assert list(folder.glob(".*")) == [folder / ".hydra"]
+
+
+def test_a_dataset_that_is_not_the_runs_is_not_gone_on_with(whole, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    (folder / "run.json").unlink()
+    lines = (folder / "attempts.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "attempts.jsonl").write_bytes(b"".join(lines[:10]))
+    root, failed = folder / "dataset", folder / "dataset_failed"
+    with pytest.raises(ConfigError, match=r"dataset is not the dataset that .*attempts\.jsonl tells of"):
+        settled_attempts(folder / "attempts.jsonl", root, failed)
+    assert settled_attempts(folder / "attempts.jsonl", root, failed, overwrite=True).demos == 0
+    (root / "meta" / "mimicpipe.json").unlink()
+    with pytest.raises(ConfigError, match=r"resume: .*dataset: no dataset of a mimicpipe recorder"):
+        settled_attempts(folder / "attempts.jsonl", root, failed)
+
+
 def rows_so_far(folder):
     path = folder / "attempts.jsonl"
     return path.read_bytes().splitlines() if path.exists() else []
@@ -119,7 +169,7 @@ def test_another_run_is_refused(whole, tmp_path):
     assert "seed was 3, and the dataset depends on it; leave it as it was" in text
     code, text = run(f"resume={whole}")
     assert code == 2
-    assert "has published its dataset, so there is nothing to go on with" in text
+    assert "the run has ended (num_demos), so there is nothing to go on with" in text
     code, text = run(f"resume={tmp_path}")
     assert code == 2
     assert "no output folder of a run" in text

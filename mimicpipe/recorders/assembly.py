@@ -36,7 +36,7 @@ def assemble(
         header: `fps`, `features` (LeRobot's words, without its own columns), `robot_type`, `use_videos`, `video`,
             `run_info`, and the limits of the files' sizes; `layout`, if it is not LeRobot's.
         episodes: its episodes, in order; they may be made one by one.
-        pixels: {camera: (counts (3, 256), frames that were counted)}, if the episodes don't bring them.
+        pixels: {camera: (counts (3, 256), frames that were counted)} of the episodes that don't bring theirs.
 
     Returns:
         The number of episodes; with none, nothing is written.
@@ -50,21 +50,23 @@ def assemble(
 
         return assemble_hdf5(root, header, episodes)
     with TemporaryDirectory(prefix="columns-", dir=root.parent) as folder:
-        building = _Building(root, header, Path(folder))
+        building = _Building(root, header, Path(folder), pixels or {})
         try:
             for episode in episodes:
                 building.add(episode)
         finally:
             building.close()
         if building.episodes:
-            building.finish(pixels or {})
+            building.finish()
     return building.episodes
 
 
 class _Building:
     """A dataset that grows."""
 
-    def __init__(self, root: Path, header: Mapping[str, Any], scratch: Path) -> None:
+    def __init__(
+        self, root: Path, header: Mapping[str, Any], scratch: Path, pixels: Mapping[str, tuple[np.ndarray, int]]
+    ) -> None:
         self._root = root
         self._header = header
         features = {**header["features"], **DEFAULT_FEATURES}
@@ -79,7 +81,8 @@ class _Building:
         numeric = [name for name, feature in self._counted.items() if feature["dtype"] not in CAMERAS]
         self._spill = ColumnSpill(scratch, numeric)
         self._tasks: dict[str, int] = {}
-        self._cameras = {name: CameraSum() for name in self._counted if name not in numeric}
+        counted = {name: counts for name, (counts, _) in pixels.items()}
+        self._cameras = {name: CameraSum(counted.get(name)) for name in self._counted if name not in numeric}
         self.episodes = 0
         self._frames = 0
 
@@ -117,7 +120,7 @@ class _Building:
         for writer in (self._data, self._spill, *self._videos.values()):
             writer.close()
 
-    def finish(self, pixels: Mapping[str, tuple[np.ndarray, int]]) -> None:
+    def finish(self) -> None:
         """Write everything that is known once all episodes are."""
         root, header = self._root, self._header
         settings = VideoSettings(**header["video"])
@@ -127,8 +130,6 @@ class _Building:
         self._table.write(root)
         write_tasks(root, list(self._tasks))
         write_info(root, header, features, self.episodes, self._frames, len(self._tasks))
-        for name, (counts, _) in pixels.items():
-            self._cameras[name].pixels = counts
         # A frame is counted once, however many rows it has.
         numeric = {name: {**found, "count": np.array([self._frames])} for name, found in self._spill.stats().items()}
         stats = {**numeric, **{name: camera.stats() for name, camera in self._cameras.items()}}

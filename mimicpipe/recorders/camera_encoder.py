@@ -19,6 +19,8 @@ from mimicpipe.recorders.layout import Column
 from mimicpipe.recorders.pixel_stats import pixel_stats
 
 CODECS = ("libsvtav1", "h264", "hevc", "libaom-av1")
+SMALLEST_HEVC = 32
+"""Pixels of a side: x265 writes over the end of its memory for smaller pictures, and the process dies."""
 _SVTAV1_PRESET = 12
 _PNG_LEVEL = 6  # LeRobot's, for images that stay
 _ZLIB_LEVEL = 2  # as Isaac Lab's HDF5DatasetFileHandler
@@ -69,6 +71,8 @@ class VideoSettings:
             options["threads"] = self.threads
             if self.codec == "libaom-av1" and self.threads is not None:
                 options["row-mt"] = 1
+            if self.codec == "hevc":
+                options["x265-params"] = "log-level=error"  # it says a line about each video
         return {
             key: f"{value:g}" if key == "crf" else str(value) for key, value in options.items() if value is not None
         }

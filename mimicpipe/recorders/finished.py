@@ -41,6 +41,7 @@ class FinishedDataset:
             raise ConfigError(
                 f"{root}: no dataset of a mimicpipe recorder (no meta/info.json and {INFO_FILE})"
             ) from None
+        self._length: int = info["total_episodes"]
         features = {name: feature for name, feature in info["features"].items() if name not in DEFAULT_FEATURES}
         self.header: dict[str, Any] = {
             "format": FORMAT,
@@ -53,6 +54,8 @@ class FinishedDataset:
             "video_files_size_in_mb": info["video_files_size_in_mb"],
             "run_info": notes["run"],
         }
+        self.encoding: dict[str, Any] | None = _encoding(features)
+        """How its videos are encoded, as `encoding_of` has it; None if it has none."""
         self.pixels: dict[str, Pixels] | None = {
             name: (np.array(found["counts"], np.int64), found["frames"])
             for name, found in notes.get("pixels", {}).items()
@@ -61,6 +64,23 @@ class FinishedDataset:
         counted = {n for n, feature in features.items() if feature["dtype"] in CAMERAS and feature["shape"][-1] == 3}
         if set(self.pixels) != counted:  # those of depth are never counted
             self.pixels = None
+
+    def __len__(self) -> int:
+        """Number of episodes."""
+        return self._length
+
+    @property
+    def metas(self) -> list[Mapping[str, Any]]:
+        """`index`, `length`, `attempt`, `seed`, `success`, `reason` and `source_demos` (JSON) of each episode."""
+        import pyarrow.parquet as pq
+
+        keys = ("attempt", "seed", "success", "reason", "source_demos")
+        names = ["episode_index", "length", *(PREFIX + key for key in keys)]
+        rows = (row for path in _episode_files(self.root) for row in pq.read_table(path, columns=names).to_pylist())
+        return [
+            {"index": row["episode_index"], "length": row["length"], **{key: row[PREFIX + key] for key in keys}}
+            for row in rows
+        ]
 
     def __iter__(self) -> Iterator[StagedEpisode]:
         """The episodes, in order, one in memory at a time."""
@@ -146,13 +166,21 @@ class _Videos:
             self._source.close()
 
 
-def _rows(root: Path) -> Iterator[dict[str, Any]]:
+def _episode_files(root: Path) -> Iterator[Path]:
+    """Files of meta/episodes, which have mimicpipe's columns."""
     import pyarrow.parquet as pq
 
     for path in sorted((root / "meta" / "episodes").glob("*/*.parquet")):
         missing = sorted({field.name for field in arrow_schema()} - set(pq.read_schema(path).names))
         if missing:
             raise ConfigError(f"{path}: no column {missing[0]!r}; the dataset was not written by a mimicpipe recorder")
+        yield path
+
+
+def _rows(root: Path) -> Iterator[dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    for path in _episode_files(root):
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=256):
                 yield from batch.to_pylist()

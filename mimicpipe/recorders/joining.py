@@ -9,11 +9,12 @@ import numpy as np
 
 from mimicpipe.errors import ConfigError
 from mimicpipe.recorders.assembly import assemble
+from mimicpipe.recorders.continued import ContinuedRun
 from mimicpipe.recorders.finished import Pixels
 from mimicpipe.recorders.open_finished import Finished, open_finished
 from mimicpipe.recorders.staged import StagedEpisode, StagedRun
 from mimicpipe.recorders.staging import check_root
-from mimicpipe.recorders.staging_area import StagingArea, staged_logs, staging_path
+from mimicpipe.recorders.staging_area import StagingArea, has_base, put_back, staged_logs, staging_path
 
 _MUST_AGREE = ("fps", "robot_type", "features", "use_videos", "video")
 
@@ -24,7 +25,8 @@ class Recovered:
 
     root: Path
     episodes: list[Mapping[str, Any]]
-    """`attempt`, `slot`, `length` and so on of each episode, in the order of the dataset."""
+    """`attempt`, `slot`, `length` and so on of each episode, in the order of the dataset; `slot` is None where only
+    attempts.jsonl knows it."""
 
     @property
     def attempts(self) -> list[int]:
@@ -50,18 +52,22 @@ def recover(root: Path, overwrite: bool = False) -> Recovered | None:
         raise ConfigError(f"{root}: nothing to recover, {staging_path(root).name} is not beside it")
     area = StagingArea(root, clear=False)
     try:
-        run = StagedRun(staged_logs(area.folder))
-        if len(run) == 0 or run.header is None:
-            area.discard()
-            return None
+        staged = StagedRun(staged_logs(area.folder))
+        header = staged.header
         if not area.is_assembled:
-            if root.exists() and not overwrite:
+            if len(staged) == 0 or header is None:
+                area.discard()
+                return None
+            if root.exists() and not (overwrite or has_base(root)):
                 raise ConfigError(f"{root}: exists; replace it with --overwrite, or move it away")
-            assemble(area.begin_assembly(), run.header, run)
+            put_back(root)
+            run = ContinuedRun(root)
+            assemble(area.begin_assembly(), header, run, run.pixels)
         area.publish(overwrite)
     finally:
         area.leave()
-    return Recovered(root, run.metas)
+    slots = {meta["attempt"]: meta["slot"] for meta in staged.metas}
+    return Recovered(root, [{**meta, "slot": slots.get(meta["attempt"])} for meta in open_finished(root).metas])
 
 
 def merge(root: Path, sources: Sequence[Path], overwrite: bool = False) -> int:

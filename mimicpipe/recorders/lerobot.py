@@ -25,8 +25,8 @@ class LeRobotRecorder(DatasetRecorder):
     episodes that were saved whole. Without `finalize`, nothing is left at exit.
 
     Args:
-        root, repo_id, fps, features, **dataset: as `DatasetRecorder`. Nothing of an interrupted run is ever there to be
-            kept, so `resume` is 0.
+        root, repo_id, fps, features, **dataset: as `DatasetRecorder`; but it cannot go on with the episodes of another
+            run, so `resume` is 0.
         record_eef_observation: compute `observation.eef_pose` of episodes taken from an environment by `eef_pose_fn`.
         eef_pose_fn: (env, env_id, columns) -> (T, D), called in the thread that calls the recorder.
 
@@ -47,6 +47,8 @@ class LeRobotRecorder(DatasetRecorder):
     ) -> None:
         if record_eef_observation and (eef_pose_fn is None or EEF_FEATURE not in features):
             raise ConfigError(f"record_eef_observation: needs an eef_pose_fn and a feature {EEF_FEATURE!r}")
+        if dataset.get("resume"):
+            raise ConfigError("resume: recorder=sync cannot go on with a dataset; take recorder=async for the rest")
         super().__init__(root, repo_id, fps, features, **dataset)
         self._eef_pose_fn = eef_pose_fn if record_eef_observation else None
         self._storage = LeRobotStorage(self._spec)

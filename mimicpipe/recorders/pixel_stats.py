@@ -66,18 +66,25 @@ def _exact_quantiles(pixels: np.ndarray) -> np.ndarray:
 class CameraSum:
     """A camera's statistics over a dataset, from those of its episodes.
 
+    Args:
+        others: counts (3, 256) over all episodes that do not bring their own; None if nobody knows.
+
     Attributes:
-        pixels: counts (3, 256); None as soon as an episode does not bring its own.
+        pixels: counts over all episodes; None as soon as those of one are not known.
     """
 
-    def __init__(self) -> None:
-        self.pixels: np.ndarray | None = np.zeros((3, 256), np.int64)
+    def __init__(self, others: np.ndarray | None = None) -> None:
+        self.pixels: np.ndarray | None = np.zeros((3, 256), np.int64) if others is None else others
+        self._others_known = others is not None
         self._stats: list[np.ndarray] = []
         self._sampled: list[int] = []
 
     def add(self, camera: "EncodedCamera") -> None:
         """Count an episode."""
-        self.pixels = None if self.pixels is None or camera.pixels is None else self.pixels + camera.pixels
+        if camera.pixels is None:
+            self.pixels = self.pixels if self._others_known else None
+        elif self.pixels is not None:
+            self.pixels = self.pixels + camera.pixels
         self._stats.append(camera.stats)
         self._sampled.append(camera.sampled)
 

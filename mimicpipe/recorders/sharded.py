@@ -18,8 +18,9 @@ from mimicpipe.envs.base import Feature
 from mimicpipe.errors import ConfigError, RecorderError
 from mimicpipe.pipeline.episode import Episode
 from mimicpipe.recorders.bounded_queue import BoundedQueue
-from mimicpipe.recorders.camera_encoder import CODECS, VideoSettings
+from mimicpipe.recorders.camera_encoder import CODECS, SMALLEST_HEVC, VideoSettings
 from mimicpipe.recorders.dataset_recorder import Commit, DatasetRecorder, check_count
+from mimicpipe.recorders.features import CAMERA_DTYPES
 from mimicpipe.recorders.staged_storage import StagedStorage, StagingSettings
 
 _THREAD_NAME = "mimicpipe-recorder"
@@ -102,6 +103,8 @@ class ShardedRecorder(DatasetRecorder):
                 "record_eef_observation: the worker thread may not use the simulator; "
                 "take recorder=sync, or record the pose as an observation of the env"
             )
+        if video_codec == "hevc" and (small := [name for name, ft in features.items() if _is_too_small(ft)]):
+            raise ConfigError(f"video_codec=hevc: {small[0]} needs sides of {SMALLEST_HEVC} pixels or more")
         super().__init__(root, repo_id, fps, features, **dataset)
         self._settings = StagingSettings(
             workers=workers,
@@ -111,7 +114,7 @@ class ShardedRecorder(DatasetRecorder):
             video_files_size_in_mb=video_files_size_in_mb,
         )
         resume: int | None = dataset.get("resume")
-        self._staged = self._storage_class(self._spec, self._settings, resumed=resume is not None)
+        self._staged = self._storage_class(self._spec, self._settings, resume)
         self._resumed = resume or 0
         self._queue: BoundedQueue[_Job] = BoundedQueue(async_queue_maxsize, max_queue_bytes or 0)
         self._threads: list[threading.Thread] = []
@@ -241,6 +244,10 @@ class ShardedRecorder(DatasetRecorder):
         self._refuse_commits()
         self._end_writers()
         self._staged.leave()
+
+
+def _is_too_small(feature: Feature) -> bool:
+    return feature.dtype in CAMERA_DTYPES and min(feature.shape[:2]) < SMALLEST_HEVC
 
 
 def _without_columns(job: _Job) -> _Job:

@@ -13,14 +13,14 @@ from mimicpipe.errors import RecorderError
 from mimicpipe.pipeline.episode import Episode
 from mimicpipe.recorders.assembly import assemble
 from mimicpipe.recorders.camera_encoder import VideoSettings, described
+from mimicpipe.recorders.continued import ContinuedRun
 from mimicpipe.recorders.episode_rows import Row
 from mimicpipe.recorders.episode_writer import EpisodeWriter
 from mimicpipe.recorders.features import TEXT_DTYPE, lerobot_features, with_annotations
 from mimicpipe.recorders.layout import FORMAT, PackedEpisode, columns_of
 from mimicpipe.recorders.lerobot_storage import DatasetSpec, describe
 from mimicpipe.recorders.remote_writer import RemoteWriter
-from mimicpipe.recorders.staged import StagedRun
-from mimicpipe.recorders.staging_area import StagingArea, staged_logs
+from mimicpipe.recorders.staging_area import StagingArea, count_staged
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,13 @@ class StagedStorage:
     Args:
         spec: the dataset.
         settings: how it is written.
-        resumed: what an interrupted run has staged stays, and is gone on with.
+        kept: of a run that is gone on with, how many of its episodes count; they are in its logs, or in the dataset
+            that it has published. None: a new run.
     """
 
-    def __init__(self, spec: DatasetSpec, settings: StagingSettings, resumed: bool = False) -> None:
+    def __init__(self, spec: DatasetSpec, settings: StagingSettings, kept: int | None = None) -> None:
         self._spec = spec
-        self._resumed = resumed
+        self._kept = kept
         self._settings = settings
         self._lock = threading.Lock()
         self._area: StagingArea | None = None
@@ -66,7 +67,9 @@ class StagedStorage:
             if self._area is not None:
                 return
             self._header = self._described(columns)
-            self._area = StagingArea(self._spec.root, clear=not self._resumed)
+            self._area = StagingArea(self._spec.root, clear=self._kept is None)
+            if self._kept and count_staged(self._area.folder) == 0:
+                self._area.keep_base()
 
     def _described(self, columns: Mapping[str, Tensor]) -> dict[str, Any]:
         """The dataset as the header of its logs has it; JSON."""
@@ -113,13 +116,17 @@ class StagedStorage:
         Raises:
             RecorderError: it failed; what is durable is still in the staging folder, and the error says where.
         """
-        if self._area is None and self._resumed and expected:
-            self._area = StagingArea(self._spec.root, clear=False)  # no episode was missing
+        if self._area is None and self._kept:
+            # No episode was missing: there is nothing to write, and maybe nothing to assemble.
+            self._area = StagingArea(self._spec.root, clear=False)
+            if count_staged(self._area.folder) == 0:
+                self.discard()
+                return self._spec.root
         area = self._area
         if area is None:
             return None
         try:
-            run = StagedRun(staged_logs(area.folder), committed)
+            run = ContinuedRun(self._spec.root, committed)
             if len(run) < expected:
                 raise RecorderError(
                     f"of {expected} durable episodes, {expected - len(run)} are gone: files were removed"
@@ -127,7 +134,7 @@ class StagedStorage:
             if len(run) == 0 or run.header is None:
                 self.discard()
                 return None
-            assemble(area.begin_assembly(), run.header, run)
+            assemble(area.begin_assembly(), run.header, run, run.pixels)
             area.publish(self._spec.overwrite)
         except Exception as error:
             self.leave()
@@ -149,7 +156,7 @@ class StagedStorage:
         area, self._area = self._area, None
         if area is None:
             return
-        if area.folder.is_dir() and len(StagedRun(staged_logs(area.folder))):
+        if count_staged(area.folder):
             area.leave()
         else:
             area.discard()

@@ -42,7 +42,7 @@ def check_root(root: Path | str, overwrite: bool, resume: bool = False) -> Path:
     """
     root = Path(root).expanduser().resolve()
     if os.path.lexists(root):
-        _check_replaceable(root, overwrite)
+        _check_replaceable(root, overwrite or resume)
     check_staging(root, overwrite, resume)
     check_writable("dataset.root", root)
     return root

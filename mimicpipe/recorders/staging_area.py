@@ -5,6 +5,7 @@
                   dataset/          the dataset, while it is being assembled
                   assembled         it is complete and on the disk; all that is left is to move it to its place
                   replaced/         what was at the root before, while the two change places
+                  base              the dataset at the root is the run's own, and its episodes come before the logs'
 
 The name is fixed, so that the episodes of a killed run can be found; only one run at a time can have it.
 """
@@ -36,6 +37,18 @@ def is_published(root: Path) -> bool:
     if not folder.is_dir():
         return root.exists()
     return (folder / "assembled").is_file() and not (folder / "dataset").exists()
+
+
+def has_base(root: Path) -> bool:
+    """Whether what is staged beside a root goes on with the dataset that is there."""
+    return (staging_path(root) / "base").is_file()
+
+
+def put_back(root: Path) -> None:
+    """Undo the half of `publish` that a process has done before it was killed: what was at the root is there again."""
+    replaced = staging_path(root) / "replaced"
+    if replaced.exists() and not os.path.lexists(root):
+        replaced.rename(root)
 
 
 def count_staged(folder: Path) -> int:
@@ -99,6 +112,11 @@ class StagingArea:
         """Whether the dataset is complete, and may even be at its place."""
         return (self.folder / "assembled").is_file()
 
+    def keep_base(self) -> None:
+        """Note, before anything is staged, that the dataset at the root stays, and what is staged goes on with it."""
+        (self.folder / "base").touch()
+        sync_path(self.folder)
+
     def begin_assembly(self) -> Path:
         """The empty place for the dataset; what an interrupted assembly has left there is removed."""
         (self.folder / "assembled").unlink(missing_ok=True)
@@ -118,7 +136,7 @@ class StagingArea:
             (self.folder / "assembled").touch()
             sync_path(self.folder)
         if self.dataset.exists():
-            replace_folder(self.dataset, self._root, self.folder / "replaced", overwrite)
+            replace_folder(self.dataset, self._root, self.folder / "replaced", overwrite or has_base(self._root))
         sync_path(self._root.parent)
         self._remove()
 
@@ -136,6 +154,12 @@ class StagingArea:
             os.close(lock)
 
     def _remove(self) -> None:
+        # The marks go last: without them, what is left of the logs would be taken for a run's.
+        for path in sorted(self.folder.glob("*"), key=lambda path: path.name in ("assembled", "lock")):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != "lock":
+                path.unlink(missing_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)
         self.leave()
 

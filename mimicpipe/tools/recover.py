@@ -37,6 +37,8 @@ def complete_report(folder: Path, recovered: Recovered) -> None:
     failed = recovered.root.name.endswith(FAILED_SUFFIX)
     rows = read_attempts(path)
     for index, episode in enumerate(recovered.episodes):
+        if episode["slot"] is None and (known := rows.get(episode["attempt"])) is not None:
+            episode = {**episode, "slot": known["slot"]}  # the dataset does not say it
         rows[episode["attempt"]] = _row(episode, None if failed else index)
     write_attempts(path, rows)
     run = folder / "run.json"

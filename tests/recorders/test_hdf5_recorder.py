@@ -23,6 +23,7 @@ from mimicpipe.recorders.digest import digest
 from mimicpipe.recorders.hdf5 import Hdf5Recorder
 from mimicpipe.recorders.hdf5_columns import path_of
 from mimicpipe.recorders.joining import merge, recover
+from mimicpipe.recorders.open_finished import open_finished
 from mimicpipe.recorders.staging_area import staging_path
 
 pytestmark = pytest.mark.timeout(180)
@@ -345,3 +346,19 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     done = subprocess.run([sys.executable, "-c", code, root], capture_output=True, text=True, check=True, cwd=ROOT)
     assert (root / "demos.hdf5").stat().st_size > 90e6
     assert int(done.stdout) < 40_000  # kB
+
+
+def test_a_file_tells_its_episodes_again(root):
+    episodes = [demo_of(k, k + 2, note="ü") for k in (3, 5)]
+    record(root, episodes)
+    finished = open_finished(root)
+    assert len(finished) == 2
+    for index, (meta, episode) in enumerate(zip(finished.metas, episodes, strict=True)):
+        outcome = episode.outcome
+        assert (meta["index"], meta["length"], meta["attempt"]) == (index, episode.length, outcome.attempt)
+        assert (meta["seed"], meta["success"], meta["reason"]) == (outcome.seed, True, "success")
+        assert json.loads(meta["source_demos"]) == outcome.source_demos
+    with h5py.File(root / "demos.hdf5", "a") as file:
+        del file["data"].attrs["mimicpipe"]
+    with pytest.raises(ConfigError, match="not written by recorder=hdf5"):
+        open_finished(root)
