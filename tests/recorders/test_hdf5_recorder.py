@@ -362,3 +362,12 @@ def test_a_file_tells_its_episodes_again(root):
         del file["data"].attrs["mimicpipe"]
     with pytest.raises(ConfigError, match="not written by recorder=hdf5"):
         open_finished(root)
+
+
+def test_a_file_that_was_published_is_gone_on_with(root):
+    features = FEATURES | CAMERAS
+    episodes = [demo_of(k, features=features) for k in range(5)]
+    record(root, episodes[:3], features)
+    record(root, episodes[3:], features, resume=3)
+    record(root.with_name("whole"), episodes, features)
+    assert (root / "demos.hdf5").read_bytes() == (root.with_name("whole") / "demos.hdf5").read_bytes()
