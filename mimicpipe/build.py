@@ -159,11 +159,19 @@ def build_pool(config: RunConfig, env: MimicEnv, subtasks: Subtasks) -> DataGenI
 
 
 def build_generator(config: RunConfig, env: MimicEnv, pool: DataGenInfoPool) -> Generator:
-    """The generator that all slots share."""
+    """The generator that all slots share, with a planner if it takes one.
+
+    Raises:
+        ConfigError: as `build_component`; or the planner cannot serve this env.
+    """
+    target = config.generator["_target_"]
+    _require_importable("generator", target)
+    takes_planner = "planner" in parameters_of(get_object(target))[0]
     return build_component(
         config,
         "generator",
         env=env,
+        **({"planner": build_component(config, "planner", env=env)} if takes_planner else {}),
         src_demo_datagen_info_pool=pool,
         subtask_configs=pool.subtask_configs,
         datagen_cfg=DataGenConfig(**config.task["datagen"]),

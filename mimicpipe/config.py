@@ -16,7 +16,8 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from mimicpipe.errors import ConfigError
-from mimicpipe.schema import conform, first_line, show, suggest, value_at
+from mimicpipe.planner_config import PLANNER_SCHEMAS, SKILL_GENERATOR, PlannerConfig, check_planner
+from mimicpipe.schema import at_least, conform, first_line, show, suggest, value_at, within
 
 # The functional form because "raise" is a keyword; OmegaConf reads an Enum by its members' names.
 Control = StrEnum("Control", ["ik_rel", "ik_abs"])
@@ -27,14 +28,6 @@ VideoCodec = StrEnum("VideoCodec", ["libsvtav1", "h264", "hevc", "libaom-av1"])
 Constraint = StrEnum("Constraint", ["sequential", "coordination"])
 CoordinationScheme = StrEnum("CoordinationScheme", ["replay", "transform", "translate"])
 Selection = StrEnum("Selection", ["random", "nearest_neighbor_object", "nearest_neighbor_robot_distance", "balanced"])
-
-
-def _at_least(low: float, default: Any = MISSING) -> Any:
-    return field(default=default, metadata={"min": low})
-
-
-def _within(low: float, high: float, default: Any = MISSING) -> Any:
-    return field(default=default, metadata={"min": low, "max": high})
 
 
 @dataclass
@@ -57,12 +50,14 @@ class SubtaskConfig:
     selection_strategy_kwargs: dict[str, Any] = field(default_factory=dict)
     first_subtask_start_offset_range: list[int] = field(default_factory=lambda: [0, 0], metadata={"interval": True})
     subtask_term_offset_range: list[int] = field(default_factory=lambda: [0, 0], metadata={"interval": True})
-    action_noise: float = _within(0, 1, 0.03)
-    num_interpolation_steps: int = _at_least(0, 5)
-    num_fixed_steps: int = _at_least(0, 0)
+    action_noise: float = within(0, 1, 0.03)
+    num_interpolation_steps: int = at_least(0, 5)
+    num_fixed_steps: int = at_least(0, 0)
     apply_noise_during_interpolation: bool = False
     description: str = ""
     next_subtask_description: str = ""
+    subtask_start_signal: str | None = None
+    subtask_start_offset_range: list[int] = field(default_factory=lambda: [0, 0], metadata={"interval": True})
 
 
 @dataclass
@@ -71,10 +66,10 @@ class ConstraintConfig:
 
     eef_subtask_constraint_tuple: list[Any] = MISSING
     constraint_type: Constraint = MISSING
-    sequential_min_time_diff: int = _at_least(-1, -1)
+    sequential_min_time_diff: int = at_least(-1, -1)
     coordination_scheme: CoordinationScheme = CoordinationScheme["replay"]
-    coordination_scheme_pos_noise_scale: float = _at_least(0, 0.0)
-    coordination_scheme_rot_noise_scale: float = _at_least(0, 0.0)
+    coordination_scheme_pos_noise_scale: float = at_least(0, 0.0)
+    coordination_scheme_rot_noise_scale: float = at_least(0, 0.0)
     coordination_synchronize_start: bool = False
 
 
@@ -86,7 +81,7 @@ class DatagenConfig:
     generation_select_src_per_arm: bool = False
     generation_transform_first_robot_pose: bool = False
     generation_interpolate_from_last_target_pose: bool = True
-    settle_steps: int = _at_least(0, 0)
+    settle_steps: int = at_least(0, 0)
 
 
 @dataclass
@@ -96,8 +91,8 @@ class TaskConfig(Component):
     variant: str = MISSING
     name: str = MISSING
     variants: list[str] = field(default_factory=list)
-    hold_steps: int = _at_least(1, 10)
-    max_episode_steps: int = _at_least(1, 600)
+    hold_steps: int = at_least(1, 10)
+    max_episode_steps: int = at_least(1, 600)
     needs_contact: bool = False
     subtasks: dict[str, list[SubtaskConfig]] = field(default_factory=dict)
     constraints: list[ConstraintConfig] = field(default_factory=list)
@@ -108,7 +103,7 @@ class TaskConfig(Component):
 class EnvConfig(Component):
     """`env`: what every env has."""
 
-    num_envs: int = _within(1, 65536)
+    num_envs: int = within(1, 65536)
     device: str = "cpu"
 
 
@@ -119,7 +114,7 @@ class MujocoEnvConfig(EnvConfig):
     cameras: list[Camera] = field(default_factory=list)
     image_size: list[int] = field(default_factory=lambda: [128, 128], metadata={"length": 2, "min": 1})
     control: Control = Control["ik_rel"]
-    threads: int | None = _at_least(1, None)
+    threads: int | None = at_least(1, None)
 
 
 @dataclass
@@ -135,7 +130,7 @@ class KinematicEnvConfig(EnvConfig):
 class PoolConfig(Component):
     """`pool`: what every pool has."""
 
-    max_demos: int | None = _at_least(1, None)
+    max_demos: int | None = at_least(1, None)
     on_error: OnError = OnError["raise"]
 
 
@@ -151,8 +146,8 @@ class Hdf5PoolConfig(PoolConfig):
 class ScriptedPoolConfig(PoolConfig):
     """`pool=scripted`."""
 
-    num_demos: int = _at_least(1, 10)
-    seed: int = _at_least(0, 0)
+    num_demos: int = at_least(1, 10)
+    seed: int = at_least(0, 0)
 
 
 @dataclass
@@ -166,22 +161,22 @@ class RecorderConfig(Component):
 class LeRobotRecorderConfig(RecorderConfig):
     """`recorder=sync`."""
 
-    image_writer_threads: int = _at_least(0, 0)
+    image_writer_threads: int = at_least(0, 0)
 
 
 @dataclass
 class AsyncRecorderConfig(LeRobotRecorderConfig):
     """`recorder=async`."""
 
-    async_queue_maxsize: int = _at_least(0, 0)
-    max_queue_bytes: int | None = _at_least(0, None)
+    async_queue_maxsize: int = at_least(0, 0)
+    max_queue_bytes: int | None = at_least(0, None)
 
 
 @dataclass
 class Hdf5RecorderConfig(AsyncRecorderConfig):
     """`recorder=hdf5`."""
 
-    workers: int = _at_least(0, 0)
+    workers: int = at_least(0, 0)
     worker_timeout_s: float = field(default=60.0, metadata={"above": 0, "max": 1_000_000})
 
 
@@ -189,15 +184,15 @@ class Hdf5RecorderConfig(AsyncRecorderConfig):
 class ShardedRecorderConfig(AsyncRecorderConfig):
     """`recorder=sharded`."""
 
-    workers: int = _at_least(0, 1)
+    workers: int = at_least(0, 1)
     worker_timeout_s: float = field(default=60.0, metadata={"above": 0, "max": 1_000_000})
     video_codec: VideoCodec = VideoCodec["libsvtav1"]
-    video_gop: int | None = _at_least(1, 2)
-    video_crf: float | None = _within(0, 63, 30.0)
+    video_gop: int | None = at_least(1, 2)
+    video_crf: float | None = within(0, 63, 30.0)
     video_preset: str | None = None
-    encoder_threads: int | None = _at_least(1, None)
-    data_files_size_in_mb: int = _at_least(1, 100)
-    video_files_size_in_mb: int = _at_least(1, 200)
+    encoder_threads: int | None = at_least(1, None)
+    data_files_size_in_mb: int = at_least(1, 100)
+    video_files_size_in_mb: int = at_least(1, 200)
 
 
 @dataclass
@@ -238,13 +233,14 @@ class RunConfig:
     task: dict[str, Any] = field(default_factory=dict)
     env: dict[str, Any] = field(default_factory=dict)
     generator: dict[str, Any] = field(default_factory=dict)
+    planner: dict[str, Any] = field(default_factory=dict)
     pool: dict[str, Any] = field(default_factory=dict)
     recorder: dict[str, Any] = field(default_factory=dict)
     tracker: dict[str, Any] = field(default_factory=dict)
     dataset: DatasetConfig = field(default_factory=DatasetConfig)
-    num_demos: int = _within(1, 2**53 - 1, 100)
-    max_attempts: int | None = _at_least(1, None)
-    max_failures: int | None = _at_least(1, None)
+    num_demos: int = within(1, 2**53 - 1, 100)
+    max_attempts: int | None = at_least(1, None)
+    max_failures: int | None = at_least(1, None)
     seed: int = field(default=0, metadata={"min": 0, "max": 2**63 - 1})
     strict: bool = False
     stall_timeout_s: float = field(default=60.0, metadata={"above": 0, "max": 1_000_000})
@@ -267,6 +263,7 @@ GROUPS: dict[str, type] = {
     "task": TaskConfig,
     "env": EnvConfig,
     "generator": Component,
+    "planner": PlannerConfig,
     "pool": PoolConfig,
     "recorder": RecorderConfig,
     "tracker": TrackerConfig,
@@ -278,13 +275,15 @@ SCHEMAS: dict[str | None, type] = {
     "mimicpipe.envs.mujoco.env.MujocoEnv": MujocoEnvConfig,
     KINEMATIC_ENV: KinematicEnvConfig,
     "mimicpipe.datagen.generator.DataGenerator": Component,
+    SKILL_GENERATOR: Component,
+    **PLANNER_SCHEMAS,
     "mimicpipe.pools.hdf5.Hdf5Pool": Hdf5PoolConfig,
     "mimicpipe.pools.scripted.ScriptedPool": ScriptedPoolConfig,
     "mimicpipe.recorders.lerobot.LeRobotRecorder": LeRobotRecorderConfig,
     "mimicpipe.recorders.async_lerobot.AsyncLeRobotRecorder": AsyncRecorderConfig,
     "mimicpipe.recorders.sharded.ShardedRecorder": ShardedRecorderConfig,
-    "mimicpipe.recorders.none.NullRecorder": RecorderConfig,
     "mimicpipe.recorders.hdf5.Hdf5Recorder": Hdf5RecorderConfig,
+    "mimicpipe.recorders.none.NullRecorder": RecorderConfig,
     "mimicpipe.trackers.wandb.WandbTracker": WandbTrackerConfig,
     "mimicpipe.trackers.tensorboard.TensorboardTracker": TrackerConfig,
     None: TrackerConfig,
@@ -333,6 +332,7 @@ def check(cfg: DictConfig) -> RunConfig:
         raise ConfigError(f"env.cameras={show(run['env']['cameras'])}: env=kinematic cannot render; use env=mujoco")
     if run["env"]["_target_"] == KINEMATIC_ENV and run["task"]["needs_contact"]:
         raise ConfigError(f"env=kinematic: has no contact, which task={run['task']['name']} needs; use env=mujoco")
+    check_planner(run)
     run["dataset"] = DatasetConfig(**run["dataset"])
     return RunConfig(**run)
 

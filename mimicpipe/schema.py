@@ -10,11 +10,11 @@ import operator
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from mimicpipe.errors import ConfigError
@@ -22,6 +22,16 @@ from mimicpipe.errors import ConfigError
 _Limits = Mapping[str, Any]
 _EMPTY = object()
 """Stands for a field that the node does not give: an empty mapping or list, whichever the field takes."""
+
+
+def at_least(low: float, default: Any = MISSING) -> Any:
+    """A field with a lower limit."""
+    return field(default=default, metadata={"min": low})
+
+
+def within(low: float, high: float, default: Any = MISSING) -> Any:
+    """A field with two limits."""
+    return field(default=default, metadata={"min": low, "max": high})
 
 
 def show(value: Any) -> str:

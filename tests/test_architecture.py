@@ -10,10 +10,10 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mimicpipe"
 
 LAYERS = (
-    {"errors", "compiled", "rng", "poses", "schema", "config"},
+    {"errors", "compiled", "rng", "poses", "schema", "planner_config", "config"},
     {"pipeline"},
     {"datagen"},
-    {"recorders", "pools", "envs"},
+    {"recorders", "pools", "envs", "planners"},
     {"trackers", "report"},
     {"preflight", "signals", "build", "resume", "runner", "cli", "tools"},
 )

@@ -69,6 +69,7 @@ def test_the_defaults_are_the_contract():
         "task": "pick",
         "env": "mujoco",
         "generator": "mimicgen",
+        "planner": "rrt",
         "pool": "hdf5",
         "recorder": "async",
         "tracker": "wandb",

@@ -3,7 +3,8 @@
 What one attempt remembers is one demo for each of its *cells*; `EefSpec.cell` says which subtasks share one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -18,6 +19,14 @@ from mimicpipe.datagen.subtask import SubTaskConfig
 _NONE = -1
 
 
+class SegmentStarts(Protocol):
+    """Where segments start."""
+
+    def of_first_demos(self, seeds: rng.Seeds, subtask: Ints, count: int, /) -> Ints:
+        """(K, count) start of one subtask's segment in each of the first `count` demos for each of K attempts."""
+        ...
+
+
 class DemoChooser:
     """Runs selection strategies and remembers what they chose, for every slot.
 
@@ -25,10 +34,18 @@ class DemoChooser:
         pool: the source demos.
         num_envs: number of slots.
         num_cells: demos remembered for each.
+        starts: {eef: where segments start, which strategies look at}; None is the pool's own.
     """
 
-    def __init__(self, pool: DataGenInfoPool, num_envs: int, num_cells: int) -> None:
+    def __init__(
+        self,
+        pool: DataGenInfoPool,
+        num_envs: int,
+        num_cells: int,
+        starts: Mapping[str, SegmentStarts] | None = None,
+    ) -> None:
         self._pool = pool
+        self._starts: Mapping[str, SegmentStarts] = pool.boundaries if starts is None else starts
         self._strategies: list[tuple[SelectionStrategy, dict[str, object], bool]] = []
         self._indices = {eef: self._index_all(configs) for eef, configs in pool.subtask_configs.items()}
         self._demo = np.full((num_envs, num_cells), _NONE, dtype=np.int64)
@@ -84,7 +101,7 @@ class DemoChooser:
 
     def _context(self, spec: EefSpec, batch: Rows, world: World, has_object: bool) -> SelectionContext:
         timeline, objects, rows = self._pool.timeline, spec.objects[batch.subtask], batch.rows
-        parts, starts = len(self._pool.object_names), _SegmentStarts(self._pool, spec, batch)
+        parts, starts = len(self._pool.object_names), _Starts(self._pool, self._starts[spec.name], batch)
 
         def require_object() -> None:
             if not has_object:
@@ -126,11 +143,11 @@ def _rows_first(pose: rigid.Floats) -> SourcePoses:
     return full.transpose(2, 0, 1)
 
 
-class _SegmentStarts:
+class _Starts:
     """Where the rows' segments start in every demo, drawn when a strategy first asks."""
 
-    def __init__(self, pool: DataGenInfoPool, spec: EefSpec, batch: Rows) -> None:
-        self._pool, self._spec, self._batch = pool, spec, batch
+    def __init__(self, pool: DataGenInfoPool, starts: SegmentStarts, batch: Rows) -> None:
+        self._pool, self._starts, self._batch = pool, starts, batch
         self._times: Ints | None = None
 
     def times(self) -> Ints:
@@ -138,6 +155,6 @@ class _SegmentStarts:
         if self._times is None:
             batch, pool = self._batch, self._pool
             count = int(batch.visible.max())
-            begin = pool.boundaries[self._spec.name].of_first_demos(batch.seeds, batch.subtask, count)
+            begin = self._starts.of_first_demos(batch.seeds, batch.subtask, count)
             self._times = pool.start_times[:count] + begin
         return self._times

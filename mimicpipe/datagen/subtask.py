@@ -23,11 +23,6 @@ class SubTaskConfig:
     """Object whose frame the segment is moved with; None replays the segment where it was recorded."""
     subtask_term_signal: str | None = None
     """Signal whose first 0→1 edge ends the subtask; None, for the last subtask only, is the end of the demo."""
-    subtask_start_signal: str | None = None
-    """Signal that is true where the subtask's skill may begin, which the way to it is planned to (SkillGen); None is
-    where the subtask before ends. MimicGen does not look at it."""
-    subtask_start_offset_range: tuple[int, int] = (0, 0)
-    """Steps added to where the skill begins, drawn from [low, high]; with `subtask_start_signal` only."""
     selection_strategy: str | SelectionStrategy = "random"
     """Name of a strategy in `selection.STRATEGIES`, or a callable like those."""
     selection_strategy_kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -48,6 +43,11 @@ class SubTaskConfig:
     """What the subtask does, in words."""
     next_subtask_description: str = ""
     """Instruction of the subtask after this one."""
+    subtask_start_signal: str | None = None
+    """Signal that is true where the subtask's skill may begin, which the way to it is planned to (SkillGen); None is
+    where the subtask before ends. MimicGen does not look at it."""
+    subtask_start_offset_range: tuple[int, int] = (0, 0)
+    """Steps added to where the skill begins, drawn from [low, high]; with `subtask_start_signal` only."""
 
     def __post_init__(self) -> None:
         # YAML gives lists.

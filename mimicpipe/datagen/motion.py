@@ -1,0 +1,42 @@
+"""What a planner of free motion is asked, and what it answers."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class MotionRequest:
+    """A way for one eef of one slot, everything else standing still. Poses are in the slot's frame, metres."""
+
+    eef: str
+    seed: int
+    """The attempt's seed."""
+    number: int
+    """How many ways of this attempt have been asked for before: each has random numbers of its own."""
+    start: npt.NDArray[np.float32]
+    """(4, 4) where the eef is."""
+    goal: npt.NDArray[np.float32]
+    """(4, 4)."""
+    gripper: npt.NDArray[np.float32]
+    """(G,) gripper action on the way."""
+    state: npt.NDArray[np.float64]
+    """(S,) the slot's state, from `get_state`."""
+
+
+class MotionPlanner(Protocol):
+    """Plans free motion. All that it answers depends on the request alone."""
+
+    async def plan(self, request: MotionRequest) -> npt.NDArray[np.float32]:
+        """Target poses (T, 4, 4) of the eef, one a control step; the last one is the goal, T >= 1.
+
+        Raises:
+            PlanFailedError: there is no way, or none was found.
+        """
+        ...
+
+    def close(self) -> None:
+        """End what works for it; requests in progress are given up. Safe to call twice."""
+        ...

@@ -1,0 +1,265 @@
+"""Generates demonstrations from skills: SkillMimicGen (Garrett et al., "SkillMimicGen", CoRL 2024).
+
+One attempt: reset the slot; then, for each subtask, choose a source demo, move its skill with the subtask's object,
+plan a free way to where the skill begins, and play both. While a way is planned the slot is away: its scene stands
+still, and the others go on.
+
+    reset ──► choose demo ──► skill, moved with its object ──► way to its first pose ──► play ──► next subtask
+                                                               (planner, off the loop)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mimicpipe.datagen.batch import EefSpec, Rows, World, eef_spec
+from mimicpipe.datagen.choose import DemoChooser
+from mimicpipe.datagen.constraints import SubTaskConstraintConfig
+from mimicpipe.datagen.motion import MotionPlanner, MotionRequest
+from mimicpipe.datagen.noise import unit_noise
+from mimicpipe.datagen.pool import DataGenInfoPool
+from mimicpipe.datagen.rigid import Floats
+from mimicpipe.datagen.sim import MimicSim
+from mimicpipe.datagen.skill_segments import SkillSegments
+from mimicpipe.datagen.subtask import DataGenConfig, SubtaskConfigs, check_datagen_config
+from mimicpipe.datagen.waypoint import RequestPort, WaypointTrajectory, subtask_trajectory
+from mimicpipe.errors import ConfigError
+from mimicpipe.pipeline.episode import Attempt
+from mimicpipe.pipeline.protocol import Plan, PlanFailedError
+from mimicpipe.pipeline.run_state import RunState
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """The attempt that a slot is at."""
+
+    slot: int
+    seed: int
+    attempt: int
+    """Its index."""
+    visible: int
+    """Demos it may choose from."""
+    run: RunState
+    run_seed: int
+    ids: Tensor
+    """(1,) the slot."""
+
+
+@dataclass(slots=True)
+class _Eef:
+    """What one eef of an attempt has to play."""
+
+    spec: EefSpec
+    next: int = 0
+    """Its next subtask."""
+    planned: int = 0
+    """Steps planned so far."""
+    targets: Tensor = field(default_factory=lambda: torch.empty(0, 4, 4))
+    """(L, 4, 4) still to be played, and likewise (L, G) and (L, P):"""
+    grippers: Tensor = field(default_factory=lambda: torch.empty(0, 0))
+    noise: Tensor = field(default_factory=lambda: torch.empty(0, 0))
+    last_target: Tensor | None = None
+    last_gripper: Tensor | None = None
+
+    @property
+    def left(self) -> int:
+        return len(self.targets)
+
+    @property
+    def done(self) -> bool:
+        return not self.left and self.next > self.spec.last
+
+    def take(self, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The next steps; where nothing is left, the last target, held without noise."""
+        if not self.left:
+            assert self.last_target is not None
+            assert self.last_gripper is not None
+            held = self.last_target.expand(steps, 4, 4), self.last_gripper.expand(steps, -1)
+            return *held, self.noise.new_zeros(steps, self.noise.shape[1])
+        taken = self.targets[:steps], self.grippers[:steps], self.noise[:steps]
+        self.targets, self.grippers, self.noise = self.targets[steps:], self.grippers[steps:], self.noise[steps:]
+        self.last_target, self.last_gripper = taken[0][-1], taken[1][-1]
+        return taken
+
+
+class SkillGenerator:
+    """Generates one attempt in one slot; all slots share it.
+
+    Several eefs follow their own subtasks. A way is planned for one of them at a time, where the others are then.
+
+    Args:
+        env: the simulator.
+        src_demo_datagen_info_pool: source demos, with start signals.
+        planner: plans the ways between skills; closed with the generator.
+        subtask_configs: {eef: its subtasks}; None is the pool's. They must be those the pool was cut with.
+        datagen_cfg: how demos are chosen; None is the default.
+        task_constraint_configs: must be empty.
+
+    Raises:
+        ConfigError: the task has no start signal, or has constraints.
+        SourceDemoError: a demo has no such signal, or not where it is needed.
+    """
+
+    def __init__(
+        self,
+        env: MimicSim,
+        src_demo_datagen_info_pool: DataGenInfoPool,
+        planner: MotionPlanner,
+        subtask_configs: SubtaskConfigs | None = None,
+        datagen_cfg: DataGenConfig | None = None,
+        task_constraint_configs: Sequence[SubTaskConstraintConfig] = (),
+    ) -> None:
+        pool = src_demo_datagen_info_pool
+        self.datagen_cfg = datagen_cfg or DataGenConfig()
+        check_datagen_config(self.datagen_cfg)
+        if subtask_configs is not None and {e: tuple(c) for e, c in subtask_configs.items()} != pool.subtask_configs:
+            raise ConfigError("task.subtasks: the pool's demos were cut with other subtasks; give both the same")
+        if task_constraint_configs:
+            raise ConfigError("generator=skillgen: plans each eef's way alone, without task.constraints; use mimicgen")
+        if all(c.subtask_start_signal is None for configs in pool.subtask_configs.values() for c in configs):
+            raise ConfigError(
+                "generator=skillgen: no subtask of the task has a subtask_start_signal, so there is no way to plan; "
+                "name one, or use generator=mimicgen"
+            )
+        self.env = env
+        self.src_demo_datagen_info_pool = pool
+        self.subtask_configs = pool.subtask_configs
+        self.planner = planner
+        self._specs = [eef_spec(pool, self.datagen_cfg, index) for index in range(len(pool.eef_names))]
+        self._segments = {eef: SkillSegments(pool, eef) for eef in pool.eef_names}
+        cells = 1 + max(int(spec.cell.max()) for spec in self._specs)
+        self._chooser = DemoChooser(pool, env.num_envs, cells, self._segments)
+
+    def close(self) -> None:
+        """End the planner's workers."""
+        self.planner.close()
+
+    async def generate(
+        self,
+        env_id: int,
+        env_reset_queue: RequestPort,
+        env_action_queue: RequestPort,
+        *,
+        attempt: Attempt,
+        run: RunState,
+        visible: int | None = None,
+    ) -> dict[str, Any]:
+        """Generate one attempt.
+
+        Args:
+            env_id: the slot.
+            env_reset_queue: where the reset is asked for.
+            env_action_queue: where what has been planned is played.
+            attempt: seeds everything that is drawn.
+            run: whose slots may be away while a way is planned.
+            visible: how many of the pool's demos the attempt may choose from; None is all that are there now.
+
+        Returns:
+            "source_demos": [{"eef", "subtask", "demo"}], the demo's name for each skill played, in order.
+
+        Raises:
+            PlanFailedError: there is no way to a skill.
+        """
+        there = self.src_demo_datagen_info_pool.num_datagen_infos
+        visible = there if visible is None else visible
+        if not 0 < visible <= there:
+            raise PlanFailedError(f"{visible} source demos are wanted, the pool has {there}")
+        for segments in self._segments.values():
+            segments.update()
+        self._chooser.forget(np.asarray([env_id]))
+        await env_reset_queue.put(env_id)
+        await env_reset_queue.join()
+        ids = torch.tensor([env_id], dtype=torch.int64, device=self.env.device)
+        this = _Attempt(env_id, attempt.seed, attempt.index, visible, run, run.options.seed, ids)
+        eefs = [_Eef(spec) for spec in self._specs]
+        chosen: list[dict[str, Any]] = []
+        while not all(eef.done for eef in eefs):
+            for eef in eefs:
+                if not eef.left and not eef.done:
+                    demo = await self._plan_next(this, eef, len(chosen))
+                    chosen.append({"eef": eef.spec.name, "subtask": eef.next - 1, "demo": demo})
+            await self._play(env_id, env_action_queue, eefs, min(eef.left for eef in eefs if eef.left))
+        if self.datagen_cfg.settle_steps:
+            await self._play(env_id, env_action_queue, eefs, self.datagen_cfg.settle_steps)
+        return {"source_demos": chosen}
+
+    async def _play(self, env_id: int, queue: RequestPort, eefs: Sequence[_Eef], steps: int) -> None:
+        parts = {eef.spec.name: eef.take(steps) for eef in eefs}
+        targets, grippers, noise = ({name: part[k] for name, part in parts.items()} for k in range(3))
+        await queue.put((env_id, Plan(targets, grippers, noise)))
+        await queue.join()
+
+    async def _plan_next(self, this: _Attempt, eef: _Eef, number: int) -> str:
+        """Let an eef play its next subtask; the name of the demo."""
+        name = eef.spec.name
+        demo, skill = self._skill(this, eef)
+        way = np.empty((0, 4, 4), dtype=np.float32)
+        if self.subtask_configs[name][eef.next].subtask_start_signal is not None:
+            request = MotionRequest(
+                eef=name,
+                seed=this.seed,
+                number=number,
+                start=self.env.get_robot_eef_pose(name, this.ids)[0].cpu().numpy(),
+                goal=skill[0].pose.cpu().numpy(),
+                gripper=(skill[0].gripper_action if eef.last_gripper is None else eef.last_gripper).cpu().numpy(),
+                state=self.env.get_state(this.ids)[0].cpu().numpy(),
+            )
+            with this.run.away(this.slot):
+                way = await self.planner.plan(request)
+        self._write(eef, this.seed, torch.from_numpy(way).to(self.env.device), skill)
+        return self.src_demo_datagen_info_pool.demo_names[demo]
+
+    def _skill(self, this: _Attempt, eef: _Eef) -> tuple[int, WaypointTrajectory]:
+        """The demo of an eef's next subtask, and its skill, moved to where the object is now."""
+        pool, spec, subtask = self.src_demo_datagen_info_pool, eef.spec, eef.next
+        config, joins = self.subtask_configs[spec.name][subtask], self.datagen_cfg
+        one = np.ones(1, dtype=np.int64)
+        row = Rows(0 * one, this.slot * one, this.seed * one, this.visible * one, subtask * one)
+        world, errors = World(self.env, this.ids, pool.object_names, [this]), dict[int, Exception]()
+        _, demo = self._chooser.choose(spec, row, world, errors)
+        if errors:
+            raise errors[0]
+        begin, end = self._segments[spec.name].of_segments(row.seeds, row.subtask, demo)[:, 0].tolist()
+        start = eef.last_target
+        if start is None or not joins.generation_interpolate_from_last_target_pose:
+            start = self.env.get_robot_eef_pose(spec.name, this.ids)[0]
+        object_pose = None
+        if config.object_ref is not None:
+            object_pose = _pose(world.object_poses(spec.objects[subtask : subtask + 1], row.rows), start)
+        is_planned_to = config.subtask_start_signal is not None
+        skill = subtask_trajectory(
+            pool.datagen_infos[int(demo[0])],
+            spec.name,
+            (begin, end),
+            replace(config, num_interpolation_steps=0) if is_planned_to else config,
+            object_pose=object_pose,
+            start_pose=start,
+            from_measured_pose=is_planned_to or joins.starts_at_measured_pose(subtask),
+        )
+        return int(demo[0]), skill
+
+    def _write(self, eef: _Eef, seed: int, way: Tensor, skill: WaypointTrajectory) -> None:
+        """Let an eef play a way (T, 4, 4), the gripper held, and then a skill."""
+        config, device = self.subtask_configs[eef.spec.name][eef.next], self.env.device
+        grippers = skill.gripper_actions()
+        held = grippers[0] if eef.last_gripper is None else eef.last_gripper
+        sigma = torch.full((len(way),), config.action_noise if config.apply_noise_during_interpolation else 0.0)
+        amplitude = torch.cat((sigma, skill.noise()))
+        seeds, steps = np.asarray([seed], dtype=np.int64), len(amplitude)
+        unit = torch.from_numpy(unit_noise(seeds, eef.spec.index, eef.planned, steps, self.env.noise_dim)[0])
+        eef.targets = torch.cat((way, skill.poses()))
+        eef.grippers = torch.cat((held.expand(len(way), -1), grippers))
+        eef.noise = (amplitude[:, None] * unit).to(device)
+        eef.planned += steps
+        eef.next += 1
+
+
+def _pose(pose: Floats, like: Tensor) -> Tensor:
+    """(4, 4) of (3, 4, 1), with the dtype and device of another pose."""
+    full = torch.eye(4, dtype=like.dtype, device=like.device)
+    full[:3] = torch.from_numpy(pose[:, :, 0]).to(like)
+    return full

@@ -1,0 +1,68 @@
+"""Schemas of the group `planner`, and which planner serves which env."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import MISSING
+
+from mimicpipe.errors import ConfigError
+from mimicpipe.schema import at_least
+
+SKILL_GENERATOR = "mimicpipe.datagen.skillgen.SkillGenerator"
+LINEAR_PLANNER = "mimicpipe.planners.linear.LinearPlanner"
+RRT_PLANNER = "mimicpipe.planners.rrt.RrtPlanner"
+CUROBO_PLANNER = "mimicpipe.planners.curobo.CuroboPlanner"
+_MUJOCO_ENV = "mimicpipe.envs.mujoco.env.MujocoEnv"
+_NAMES = {RRT_PLANNER: "rrt", CUROBO_PLANNER: "curobo"}
+
+
+def _above(default: float, most: float) -> Any:
+    return field(default=default, metadata={"above": 0, "max": most})
+
+
+@dataclass
+class PlannerConfig:
+    """`planner`: what every planner has."""
+
+    _target_: str = MISSING
+    _convert_: str = "all"
+
+
+@dataclass
+class LinearPlannerConfig(PlannerConfig):
+    """`planner=linear`."""
+
+    max_speed: float = _above(0.25, 10)
+    max_turn: float = _above(1.5, 100)
+    settle_steps: int = at_least(0, 2)
+
+
+@dataclass
+class RrtPlannerConfig(LinearPlannerConfig):
+    """`planner=rrt`."""
+
+    workers: int | None = at_least(1, None)
+    joint_speed: float = _above(0.5, 1)
+    clearance: float = _above(0.005, 0.1)
+    max_iterations: int = at_least(1, 2000)
+    goal_tries: int = at_least(1, 12)
+    shortcuts: int = at_least(0, 120)
+    timeout_s: float = _above(30.0, 1_000_000)
+
+
+PLANNER_SCHEMAS: dict[str, type] = {
+    LINEAR_PLANNER: LinearPlannerConfig,
+    RRT_PLANNER: RrtPlannerConfig,
+    CUROBO_PLANNER: LinearPlannerConfig,
+}
+
+
+def check_planner(run: dict[str, Any]) -> None:
+    """Raise ConfigError where the run's generator would use a planner that cannot serve its env."""
+    target = run["planner"]["_target_"]
+    if run["generator"]["_target_"] != SKILL_GENERATOR or target not in _NAMES:
+        return
+    if run["env"]["_target_"] != _MUJOCO_ENV:
+        raise ConfigError(
+            f"planner={_NAMES[target]}: needs the collision model of env=mujoco; use planner=linear with this env"
+        )

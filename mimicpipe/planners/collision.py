@@ -1,0 +1,189 @@
+"""Whether an arm at some joint positions touches anything: MuJoCo's own collision detection on a copy of the scene.
+
+What is looked at: the arm's links, hand and fingers, and the object in the hand, which moves with it, against
+everything else in the scene, another arm included; and the hand against the arm's own first links. The object may touch
+the fingers. Everything else stands where it is.
+
+    arm (links 3 on, hand, fingers) ──┐
+    object in the hand ───────────────┼──► scenery: table, objects, fixtures, parts, other arms
+    hand, fingers, links 6, 7 ────────┴──► links 0 to 4 of the same arm;  object in the hand ──► links 0 to 5
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+
+from mimicpipe.planners.arm import Arm
+
+Array = npt.NDArray[np.float64]
+Pair = tuple[int, int]
+
+_SCENERY, _HELD, _HAND = 1, 2, 4
+"""Collision bits of the copy: the arm's geoms ask for what they may not meet."""
+_TOUCHING = 0.002
+"""A fingertip this near to an object holds it, together with the other one, metres."""
+_ENOUGH = 1e-4
+"""Allowed for rounding, where a pair may be as near as it is at the start or the goal, metres."""
+
+
+@dataclass(frozen=True)
+class Scenes:
+    """The models that ways are planned in; plain data for other processes."""
+
+    model: mujoco.MjModel
+    """The env's own."""
+    arms: Mapping[str, Arm]
+    """{eef: its arm}."""
+    objects: tuple[str, ...]
+    """Free bodies, which a hand may hold."""
+
+
+class Collisions:
+    """One arm in one scene, all else standing still.
+
+    Args:
+        scenes: the models.
+        eef: whose arm.
+        state: (S,) from `MujocoEnv.get_state`.
+        closing: whether the gripper is closed on the way, so that it may hold something.
+        clearance: distance to keep, metres.
+    """
+
+    def __init__(self, scenes: Scenes, eef: str, state: Array, *, closing: bool, clearance: float) -> None:
+        model, self.arm = scenes.model, scenes.arms[eef]
+        self.clearance = clearance
+        self.checks = 0
+        self._columns = self.arm.columns(model)
+        self._site = self.arm.hand(model)
+        data = mujoco.MjData(model)
+        data.qpos[:] = state[1 : 1 + model.nq]
+        fixtures = state[1 + model.nq + model.nv :]
+        data.mocap_pos[:] = fixtures[: 3 * model.nmocap].reshape(-1, 3)
+        data.mocap_quat[:] = fixtures[3 * model.nmocap :].reshape(-1, 4)
+        mujoco.mj_kinematics(model, data)
+        self.start = data.qpos[self._columns].copy()
+        self.held = _held_object(model, data, self.arm, scenes.objects) if closing else None
+        self._model = _for_planning(model, self.arm, self.held, clearance)
+        self._data = data
+        self._held_column = -1
+        if self.held is not None:
+            self._held_column = int(model.jnt_qposadr[model.body(self.held).jntadr[0]])
+            self._in_hand = _relative(data, self._site, model.body(self.held).id)
+        self._nearest_allowed: dict[Pair, float] = {}
+
+    def near(self, joints: Array) -> dict[Pair, float]:
+        """Distance of each pair of geoms that is nearer than the clearance; below zero they overlap."""
+        model, data = self._model, self._data
+        self.checks += 1
+        data.qpos[self._columns] = joints
+        mujoco.mj_kinematics(model, data)
+        if self.held is not None:
+            self._carry()
+            mujoco.mj_kinematics(model, data)
+        mujoco.mj_collision(model, data)
+        found: dict[Pair, float] = {}
+        if data.ncon:
+            contact = data.contact
+            for pair, distance in zip(contact.geom.tolist(), contact.dist.tolist(), strict=True):
+                key = (pair[0], pair[1])
+                found[key] = min(distance, found.get(key, distance))
+        return found
+
+    def allow(self, joints: Array) -> None:
+        """Let pairs be as near as they are here: at the start, where the hand has just let go of something, or at the
+        goal."""
+        for pair, distance in self.near(joints).items():
+            least = min(distance, self._nearest_allowed.get(pair, distance))
+            self._nearest_allowed[pair] = least
+
+    def free(self, joints: Array, keep: float | None = None) -> bool:
+        """Whether everything keeps its distance: the clearance, or `keep`, or less where that is allowed."""
+        keep = self.clearance if keep is None else keep
+        return all(
+            distance >= min(keep, self._nearest_allowed.get(pair, keep)) - _ENOUGH
+            for pair, distance in self.near(joints).items()
+        )
+
+    def overlap(self, joints: Array, most: float) -> str | None:
+        """What overlaps by more than `most` metres, in words."""
+        deep = [(distance, pair) for pair, distance in self.near(joints).items() if distance < -most]
+        if not deep:
+            return None
+        distance, pair = min(deep)
+        first, second = (self._name(geom) for geom in pair)
+        return f"{first} and {second} overlap by {-1000.0 * distance:.1f} mm"
+
+    def _name(self, geom: int) -> str:
+        return self._model.body(self._model.geom_bodyid[geom]).name
+
+    def _carry(self) -> None:
+        data, column = self._data, self._held_column
+        hand = np.empty(4)
+        mujoco.mju_mat2Quat(hand, data.site_xmat[self._site])
+        pos, quat = np.empty(3), np.empty(4)
+        mujoco.mju_mulPose(pos, quat, data.site_xpos[self._site], hand, *self._in_hand)
+        data.qpos[column : column + 3] = pos
+        data.qpos[column + 3 : column + 7] = quat
+
+
+def _relative(data: mujoco.MjData, site: int, body: int) -> tuple[Array, Array]:
+    """Position and wxyz quaternion of a body in a site's frame."""
+    quat = np.empty(4)
+    mujoco.mju_mat2Quat(quat, data.site_xmat[site])
+    away, back = np.empty(3), np.empty(4)
+    mujoco.mju_negPose(away, back, data.site_xpos[site], quat)
+    pos, turn = np.empty(3), np.empty(4)
+    mujoco.mju_mulPose(pos, turn, away, back, data.xpos[body], data.xquat[body])
+    return pos, turn
+
+
+def _held_object(model: mujoco.MjModel, data: mujoco.MjData, arm: Arm, objects: tuple[str, ...]) -> str | None:
+    """The object that both fingertips touch."""
+    tips = [model.geom(f"{arm.prefix}panda_{side}finger_tip").id for side in ("left", "right")]
+    for name in objects:
+        body = model.body(name).id
+        geoms = [g for g in range(model.ngeom) if model.geom_bodyid[g] == body and model.geom_contype[g]]
+        if all(any(_distance(model, data, tip, geom) < _TOUCHING for geom in geoms) for tip in tips):
+            return name
+    return None
+
+
+def _distance(model: mujoco.MjModel, data: mujoco.MjData, a: int, b: int) -> float:
+    return float(mujoco.mj_geomDistance(model, data, a, b, 2.0 * _TOUCHING, None))
+
+
+def _for_planning(model: mujoco.MjModel, arm: Arm, held: str | None, clearance: float) -> mujoco.MjModel:
+    """A copy whose collision bits say what must not meet, and whose arm notices things within the clearance."""
+    out = copy.copy(model)
+    for geom in range(model.ngeom):
+        body = int(model.geom_bodyid[geom])
+        link = arm.link_of(model, body)
+        solid = bool(model.geom_contype[geom] or model.geom_conaffinity[geom])
+        contype, conaffinity = _bits(link, held is not None and model.body(body).name == held, solid)
+        out.geom_contype[geom], out.geom_conaffinity[geom] = contype, conaffinity
+        out.geom_margin[geom] = clearance if conaffinity else 0.0
+    for body in range(model.nbody):
+        mine = np.flatnonzero(model.geom_bodyid == body)
+        out.body_contype[body] = np.bitwise_or.reduce(out.geom_contype[mine]) if len(mine) else 0
+        out.body_conaffinity[body] = np.bitwise_or.reduce(out.geom_conaffinity[mine]) if len(mine) else 0
+        out.body_margin[body] = out.geom_margin[mine].max() if len(mine) else 0.0
+    return out
+
+
+def _bits(link: int | None, is_held: bool, solid: bool) -> tuple[int, int]:
+    """(contype, conaffinity) of a geom in the copy."""
+    if is_held:
+        return (_HELD, _SCENERY) if solid else (0, 0)
+    if link is None:
+        return (_SCENERY, 0) if solid else (0, 0)
+    if link <= 2:
+        return 0, _HAND | _HELD
+    if link <= 4:
+        return 0, _SCENERY | _HAND | _HELD
+    if link == 5:
+        return 0, _SCENERY | _HELD
+    return _HAND, _SCENERY
