@@ -77,7 +77,7 @@ class ProgressView:
         elif (now := time.monotonic()) - self._last_line_s >= PLAIN_EVERY_S:
             self._last_line_s = now
             demos = f"{count(snapshot.get('generation/successes', 0.0))}/{count(self.num_demos)} demos"
-            parts = [demos, self._attempts(snapshot), *self._rates(snapshot), *_queues(snapshot), bottleneck(snapshot)]
+            parts = [demos, self._attempts(snapshot), *self._rates(snapshot), *queues(snapshot), bottleneck(snapshot)]
             parts.append(phase or f"ETA {duration(self._eta_s(snapshot))}")
             line = f"[{duration(snapshot.get('wall_s', 0.0))}] {self.title}: {' | '.join(p for p in parts if p)}"
             print(line, file=self._console.file, flush=True)
@@ -95,7 +95,7 @@ class ProgressView:
             Text.assemble((self.title, "bold"), "   ", (phase or clock, "cyan")),
             bar,
             Text("   ".join((self._attempts(snapshot), *self._rates(snapshot)))),
-            Text("   ".join(p for p in (*_queues(snapshot), bottleneck(snapshot)) if p), style="dim"),
+            Text("   ".join(p for p in (*queues(snapshot), bottleneck(snapshot)) if p), style="dim"),
         ]
         for line in lines:
             if isinstance(line, Text):
@@ -112,13 +112,17 @@ class ProgressView:
         return [f"{count(snapshot[name])} {unit}" for name, unit in names.items() if name in snapshot]
 
     def _eta_s(self, snapshot: Snapshot) -> float:
-        """Seconds to `num_demos` at the rate so far, or to `max_attempts` if that comes first."""
-        wall, done = snapshot.get("wall_s", 0.0), snapshot.get("generation/successes", 0.0)
-        attempts = snapshot.get("generation/attempts", 0.0)
-        etas = [(self.num_demos - done) * wall / done] if done else []
-        if self.max_attempts is not None and attempts:
-            etas.append((self.max_attempts - attempts) * wall / attempts)
-        return min(etas, default=float("inf"))
+        return eta_s(snapshot, self.num_demos, self.max_attempts)
+
+
+def eta_s(snapshot: Snapshot, num_demos: int, max_attempts: int | None) -> float:
+    """Seconds to `num_demos` at the rate so far, or to `max_attempts` if that comes first."""
+    wall, done = snapshot.get("wall_s", 0.0), snapshot.get("generation/successes", 0.0)
+    attempts = snapshot.get("generation/attempts", 0.0)
+    etas = [(num_demos - done) * wall / done] if done else []
+    if max_attempts is not None and attempts:
+        etas.append((max_attempts - attempts) * wall / attempts)
+    return min(etas, default=float("inf"))
 
 
 def stage_shares(snapshot: Snapshot) -> dict[str, float]:
@@ -134,7 +138,8 @@ def bottleneck(snapshot: Snapshot) -> str:
     return f"bottleneck {found.stage} ({percent(found.share)})" if found else ""
 
 
-def _queues(snapshot: Snapshot) -> list[str]:
+def queues(snapshot: Snapshot) -> list[str]:
+    """One line of how full each queue is; none where nothing is known of them."""
     parts = []
     if "queue/action_depth" in snapshot:
         parts.append(f"action {count(snapshot['queue/action_depth'])}")

@@ -21,7 +21,8 @@ def clips(report: Report) -> str:
         return f'<p class="note">No pictures: {text(why)}.</p>' if why else ""
     how = "" if report["pictures"] == "rendered" else f" {text(_capital(report['pictures']))}."
     note = f"The first episodes of each outcome. The last picture stays a second.{how}"
-    return f'<p class="note">{note}</p><div class="clips">{"".join(_clip(episode, report["fps"]) for episode in shown)}</div>'
+    pictures = "".join(_clip(episode, report["fps"]) for episode in shown)
+    return f'<p class="note">{note}</p><div class="clips">{pictures}</div>'
 
 
 def _clip(episode: Mapping[str, Any], fps: float) -> str:

@@ -1,0 +1,63 @@
+"""Numbers of a parquet column, whatever their shape, and what statistics need of them."""
+
+from typing import Any
+
+import numpy as np
+
+
+def column_values(column: Any) -> np.ndarray | None:
+    """(rows, numbers) of an arrow column of numbers or (nested) lists of them; None of anything else."""
+    import pyarrow as pa
+
+    rows = len(column)
+    while isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    while pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type):
+        column = column.flatten()
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        return None
+    return column.to_numpy(zero_copy_only=False).reshape(rows, -1)
+
+
+class ColumnSummary:
+    """Count, extremes, mean and standard deviation of a column, in float64, from parts of it.
+
+    Attributes:
+        rows: frames so far.
+        width: numbers a frame.
+        nonfinite: numbers that are NaN or infinite.
+        min, max: (width,) extremes.
+    """
+
+    def __init__(self) -> None:
+        self.rows = self.width = self.nonfinite = 0
+        self.min = self.max = self._mean = self._squares = np.zeros(0)
+
+    def add(self, values: np.ndarray) -> None:
+        """Take in (rows, width) numbers; Chan et al. (1983) put parts together without cancellation."""
+        part = values.astype(np.float64)
+        self.nonfinite += int((~np.isfinite(part)).sum())
+        with np.errstate(invalid="ignore", over="ignore"):
+            mean = part.mean(axis=0)
+            squares = ((part - mean) ** 2).sum(axis=0)
+            if self.rows == 0:
+                self.width = part.shape[1]
+                self.min, self.max, self._mean, self._squares = part.min(axis=0), part.max(axis=0), mean, squares
+            else:
+                total, gap = self.rows + len(part), mean - self._mean
+                self.min, self.max = np.minimum(self.min, part.min(axis=0)), np.maximum(self.max, part.max(axis=0))
+                self._squares = self._squares + squares + gap**2 * self.rows * len(part) / total
+                self._mean = self._mean + gap * len(part) / total
+        self.rows += len(part)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """(width,)."""
+        return self._mean
+
+    @property
+    def std(self) -> np.ndarray:
+        """(width,), of the whole population."""
+        return np.sqrt(self._squares / max(1, self.rows))
