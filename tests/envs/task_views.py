@@ -18,12 +18,16 @@ def at(x: float, y: float, z: float, yaw: float = 0.0, tilt: float = 0.0) -> Ten
 
 def view(
     objects: Mapping[str, Tensor],
-    eef: Tensor,
-    width: float,
+    eef: Tensor | Mapping[str, Tensor],
+    width: float | Mapping[str, float],
     moving: Mapping[str, float] | None = None,
     joints: Mapping[str, float] | None = None,
 ) -> TaskView:
-    """A view of one slot, in which all is still but for speeds `moving`, m/s."""
+    """A view of one slot, in which all is still but for speeds `moving`, m/s; of several arms {eef: pose or width}."""
     speeds = {name: torch.tensor([(moving or {}).get(name, 0.0)]) for name in objects}
     positions = {name: torch.tensor([value]) for name, value in (joints or {}).items()}
-    return TaskView(dict(objects), speeds, {"panda": eef}, {"panda": torch.tensor([width])}, positions)
+    eefs = dict(eef) if isinstance(eef, Mapping) else {"panda": eef}
+    widths = width if isinstance(width, Mapping) else dict.fromkeys(eefs, width)
+    return TaskView(
+        dict(objects), speeds, eefs, {name: torch.tensor([value]) for name, value in widths.items()}, positions
+    )

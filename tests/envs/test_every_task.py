@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from task_views import at, view
 
+from mimicpipe.datagen.constraints import check_constraints, parse_constraints
 from mimicpipe.datagen.subtask import SubTaskConfig, check_subtask_configs
 from mimicpipe.envs.mujoco.env import MujocoEnv
 from mimicpipe.envs.tasks.catalog import task_classes
@@ -37,8 +38,11 @@ def test_class_and_yaml_say_the_same(name: str) -> None:
     subtasks = {eef: [SubTaskConfig(**item) for item in items] for eef, items in node["subtasks"].items()}
     check_subtask_configs(subtasks, task.eef_names, task.body_names)
     zero = {item: at(0.0, 0.0, 0.0) for item in task.body_names}
-    signals = task.subtask_term_signals(view(zero, zero[task.body_names[0]], 0.0, joints=_joints(name)))
-    assert {s.subtask_term_signal for s in subtasks["panda"]} - {None} == set(signals)
+    hands = dict.fromkeys(task.eef_names, zero[task.body_names[0]])
+    signals = task.subtask_term_signals(view(zero, hands, 0.0, joints=_joints(name)))
+    assert {s.subtask_term_signal for each in subtasks.values() for s in each} - {None} == set(signals)
+    refs = {eef: [s.object_ref for s in each] for eef, each in subtasks.items()}
+    check_constraints(parse_constraints(node.get("constraints", [])), refs)
     with pytest.raises(ConfigError, match=r"task.variant=D7: task .* has D0, D1"):
         TASKS[name](variant="D7")
 
@@ -75,7 +79,7 @@ def test_scenes_start_at_rest_unsolved_and_without_overlap(name: str, variant: s
     before = env.get_object_poses()
     assert not env.success().any()
     assert not any(signal.any() for signal in env.get_subtask_term_signals().values())
-    hold = torch.tensor([0.0] * 6 + [1.0]).expand(8, 7)
+    hold = torch.tensor(([0.0] * 6 + [1.0]) * len(env.eef_names)).expand(8, env.action_dim)
     for _ in range(10):
         env.step(hold)
     for body, pose in env.get_object_poses().items():
@@ -94,8 +98,9 @@ def test_slots_are_the_same_at_num_envs_1_and_4(name: str) -> None:
     one.reset(one.all_ids(), seeds[2:3])
     for step in range(20):
         action = torch.tensor([0.3 * math.sin(step), 0.5, -0.8, 0.1, 0.0, 0.2, -1.0 if step > 10 else 1.0])
-        four.step(action.expand(4, 7))
-        one.step(action.expand(1, 7))
+        action = action.repeat(len(one.eef_names))
+        four.step(action.expand(4, one.action_dim))
+        one.step(action.expand(1, one.action_dim))
     assert torch.equal(one.get_state()[0], four.get_state()[2])
     for key, value in one.observe().items():
         assert torch.equal(value[0], four.observe()[key][2])
@@ -106,4 +111,5 @@ def test_slots_are_the_same_at_num_envs_1_and_4(name: str) -> None:
 @pytest.mark.parametrize("name", TASKS)
 def test_nonsense_is_no_success(name: str) -> None:
     broken = {body: torch.full((1, 4, 4), torch.nan) for body in TASKS[name]().body_names}
-    assert not TASKS[name]().success(view(broken, at(0.5, 0.0, 0.1), 0.08, joints=_joints(name))).any()
+    hands = dict.fromkeys(TASKS[name]().eef_names, at(0.5, 0.0, 0.1))
+    assert not TASKS[name]().success(view(broken, hands, 0.08, joints=_joints(name))).any()

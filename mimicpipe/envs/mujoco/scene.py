@@ -94,7 +94,7 @@ def _add_cameras(spec: mujoco.MjSpec, prefixes: Sequence[str]) -> None:
     # Front: from beyond the table towards the robot, the D1 square and the arm in view; of two arms, both.
     eye, target = (1.30, 0.0, 0.75), (0.42, 0.0, 0.16)
     if len(prefixes) > 1:
-        eye, target = (1.55, 0.0, 0.95), (0.35, 0.0, 0.20)
+        eye, target = (1.46, 0.0, 0.93), (0.36, 0.0, 0.21)
     spec.worldbody.add_camera(name=FRONT, pos=eye, fovy=50.0, quat=_look_quat(eye, target))
     # Wrist: in front of the hand, fingertips at the lower edge, as a camera is mounted on the real hand.
     eye, target = (0.075, 0.0, 0.03), (0.03, 0.0, 0.16)
