@@ -9,7 +9,7 @@ import math
 from torch import Tensor
 
 from mimicpipe.envs.tasks.base import FixtureSpec, ObjectSpec, PartSpec, Shape, Task, TaskView
-from mimicpipe.envs.tasks.grasping import clearance, held_at, point, still
+from mimicpipe.envs.tasks.grasping import clearance, held_at, near, near_above, point, still
 from mimicpipe.envs.tasks.pick import GRASP_CLEARANCE
 from mimicpipe.envs.tasks.placement import Region, place_bodies
 from mimicpipe.rng import Seeds
@@ -132,3 +132,11 @@ class CoffeeTask(Task):
         """`grasp` (N,) bool: the pod is held, off the table."""
         held = held_at(view, "coffee_pod", (0.0, 0.0, 0.0), _MAX_HELD_WIDTH)
         return {"grasp": held & (clearance(view, _POD) > GRASP_CLEARANCE)}
+
+    def subtask_start_signals(self, view: TaskView) -> dict[str, Tensor]:
+        """(N,) bool: `reach`, the hand is near to the pod; `carry`, the pod in the hand is near to the holder's rim."""
+        rim = HOLDER_DEPTH + POD_HALF_HEIGHT
+        return {
+            "reach": near(view, "coffee_pod"),
+            "carry": near_above(view, "coffee_pod", "coffee_machine", rim, HOLDER),
+        }

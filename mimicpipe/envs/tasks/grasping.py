@@ -89,9 +89,16 @@ def near(view: TaskView, name: str, offset: Vector = (0.0, 0.0, 0.0), eef_name: 
     return distance(point(view.object_poses[name], offset), view.eef_poses[eef_name]) < _NEAR
 
 
-def near_above(view: TaskView, name: str, base: str, height: float, eef_name: str = "panda") -> Tensor:
-    """(N,) bool: an object that is in the hand is near to where it is `height` over the frame of another one."""
-    there = view.object_poses[base].clone()
+def near_above(
+    view: TaskView,
+    name: str,
+    base: str,
+    height: float,
+    offset: Vector = (0.0, 0.0, 0.0),
+    eef_name: str = "panda",
+) -> Tensor:
+    """(N,) bool: an object that is in the hand is near to where it is `height` over a place on another one."""
+    there = point(view.object_poses[base], offset)
     there[:, 2, 3] += height
     carried = distance(view.object_poses[name], view.eef_poses[eef_name]) < _IN_HAND
     return carried & (distance(view.object_poses[name], there) < _NEAR)

@@ -9,7 +9,7 @@ import math
 from torch import Tensor
 
 from mimicpipe.envs.tasks.base import FixtureSpec, ObjectSpec, Shape, Task, TaskView
-from mimicpipe.envs.tasks.grasping import clearance, held_at, released, still
+from mimicpipe.envs.tasks.grasping import clearance, held_at, near, near_above, released, still
 from mimicpipe.envs.tasks.pick import GRASP_CLEARANCE
 from mimicpipe.envs.tasks.placement import Region, place_bodies
 from mimicpipe.rng import Seeds
@@ -82,3 +82,10 @@ class SquareTask(Task):
         """`grasp` (N,) bool: the nut is held by its handle, off the table."""
         held = held_at(view, "square_nut", HANDLE, _MAX_HELD_WIDTH)
         return {"grasp": held & (clearance(view, _NUT) > GRASP_CLEARANCE)}
+
+    def subtask_start_signals(self, view: TaskView) -> dict[str, Tensor]:
+        """(N,) bool: `reach`, the hand is near to the handle; `carry`, the nut in the hand is near to the peg's top."""
+        return {
+            "reach": near(view, "square_nut", HANDLE),
+            "carry": near_above(view, "square_nut", "square_peg", PEG_HEIGHT + 0.02),
+        }
