@@ -48,6 +48,7 @@ CELLS = (
     *_cells("square", 0.74, 0.49, 0.32),
     *_cells("coffee", 0.78, 0.64, 0.28),
     *_cells("drawer_cleanup", 0.48, 0.20),
+    *_cells("threading", 0.51, 0.39, 0.22),
 )
 
 
@@ -58,7 +59,8 @@ def wilson(successes: int, trials: int, z: float = Z_95) -> tuple[float, float]:
     p, z2 = successes / trials, z * z
     center = (p + z2 / (2 * trials)) / (1 + z2 / trials)
     half = z / (1 + z2 / trials) * math.sqrt(p * (1 - p) / trials + z2 / (4 * trials * trials))
-    return max(0.0, center - half), min(1.0, center + half)
+    # Exactly the rate at the ends, where rounding would leave it outside.
+    return (0.0 if successes == 0 else center - half), (1.0 if successes == trials else center + half)
 
 
 def read_attempts(folder: Path) -> list[dict[str, Any]]:
