@@ -18,9 +18,11 @@ from mimicpipe.datagen.pool import DataGenInfoPool, PoolLock
 from mimicpipe.datagen.subtask import DataGenConfig, SubTaskConfig
 from mimicpipe.envs.base import MimicEnv
 from mimicpipe.errors import ConfigError
+from mimicpipe.generator_config import GENERATOR_RUN_KEYS
 from mimicpipe.pipeline.budget import BudgetLimits
 from mimicpipe.pipeline.generation import Generator
 from mimicpipe.pipeline.ledger import OnOutcome
+from mimicpipe.pipeline.perturbation import PerturbationConfig
 from mimicpipe.pipeline.run_state import RunOptions, RunState
 from mimicpipe.pipeline.telemetry import IdleTimingSelector
 from mimicpipe.preflight import FAILED_SUFFIX, NULL_RECORDER, check_dataset_root, source_demos_path
@@ -170,6 +172,7 @@ def build_generator(config: RunConfig, env: MimicEnv, pool: DataGenInfoPool) -> 
     return build_component(
         config,
         "generator",
+        GENERATOR_RUN_KEYS,
         env=env,
         **({"planner": build_component(config, "planner", env=env)} if takes_planner else {}),
         src_demo_datagen_info_pool=pool,
@@ -255,6 +258,7 @@ def build_run_state(
         on_outcome=on_outcome,
         lock=pool.asyncio_lock if isinstance(pool.asyncio_lock, PoolLock) else None,
         selector=selector,
+        perturbation=PerturbationConfig(**config.generator["perturbation"]),
         frame_columns=next((r.frame_columns for r in recorders.all() if r.frame_columns is not None), None),
     )
 

@@ -16,6 +16,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from mimicpipe.errors import ConfigError
+from mimicpipe.generator_config import REPLAY_GENERATOR, GeneratorConfig, ReplayGeneratorConfig, check_generator
 from mimicpipe.planner_config import PLANNER_SCHEMAS, SKILL_GENERATOR, PlannerConfig, check_planner
 from mimicpipe.schema import at_least, conform, first_line, show, suggest, value_at, within
 
@@ -262,7 +263,7 @@ class RunConfig:
 GROUPS: dict[str, type] = {
     "task": TaskConfig,
     "env": EnvConfig,
-    "generator": Component,
+    "generator": GeneratorConfig,
     "planner": PlannerConfig,
     "pool": PoolConfig,
     "recorder": RecorderConfig,
@@ -274,8 +275,9 @@ KINEMATIC_ENV = "mimicpipe.envs.kinematic.KinematicEnv"
 SCHEMAS: dict[str | None, type] = {
     "mimicpipe.envs.mujoco.env.MujocoEnv": MujocoEnvConfig,
     KINEMATIC_ENV: KinematicEnvConfig,
-    "mimicpipe.datagen.generator.DataGenerator": Component,
-    SKILL_GENERATOR: Component,
+    "mimicpipe.datagen.generator.DataGenerator": GeneratorConfig,
+    REPLAY_GENERATOR: ReplayGeneratorConfig,
+    SKILL_GENERATOR: GeneratorConfig,
     **PLANNER_SCHEMAS,
     "mimicpipe.pools.hdf5.Hdf5Pool": Hdf5PoolConfig,
     "mimicpipe.pools.scripted.ScriptedPool": ScriptedPoolConfig,
@@ -328,6 +330,7 @@ def check(cfg: DictConfig) -> RunConfig:
         plain[group] = conform(schema if schema is not None and known else base, node, group, closed=known)
     run = conform(RunConfig, plain)
     _check_task(run["task"])
+    check_generator(run["generator"])
     if run["env"]["_target_"] == KINEMATIC_ENV and run["env"]["cameras"]:
         raise ConfigError(f"env.cameras={show(run['env']['cameras'])}: env=kinematic cannot render; use env=mujoco")
     if run["env"]["_target_"] == KINEMATIC_ENV and run["task"]["needs_contact"]:

@@ -17,6 +17,7 @@ from mimicpipe.build import parameters_of
 from mimicpipe.cli import check_command_line
 from mimicpipe.config import GROUPS, RECORDER_RUN_KEYS, TASK_RUN_KEYS, RunConfig, schema_of
 from mimicpipe.errors import ConfigError
+from mimicpipe.generator_config import GENERATOR_RUN_KEYS
 
 CONF = Path(__file__).parents[1] / "conf"
 LIGHT = ("pool=scripted", "tracker=none")
@@ -87,7 +88,7 @@ def test_every_option_has_a_closed_schema_and_names_every_key(group, name):
 
 @pytest.mark.parametrize(("group", "name"), [(g, n) for g, n in COMPONENTS if node(g, n)["_target_"]])
 def test_every_key_is_a_parameter_of_its_class(group, name):
-    run_keys = {"task": TASK_RUN_KEYS, "recorder": RECORDER_RUN_KEYS}.get(group, ())
+    run_keys = {"task": TASK_RUN_KEYS, "recorder": RECORDER_RUN_KEYS, "generator": GENERATOR_RUN_KEYS}.get(group, ())
     keys = set(node(group, name)) - {"_target_", "_convert_"} - set(run_keys)
     parameters, _ = parameters_of(target_class(group, name))
     assert keys <= set(parameters)

@@ -44,3 +44,5 @@ class SourceDemo:
     success: bool = True
     origin: str = ""
     """Where messages say it is, e.g. "demos.hdf5: demo_3"; empty is its name."""
+    states: Tensor | None = None
+    """(T, S) float64, the env's `get_state` before each action; replaying is compared with them."""

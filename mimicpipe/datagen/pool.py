@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -94,6 +95,7 @@ class DataGenInfoPool:
         self._reader = reader
         self._thread = threading.get_ident()
         self._infos: list[DatagenInfo] = []
+        self._demos: list[SourceDemo] = []
         self._names: list[str] = []
         self._starts = GrowingRows(1)
         self._boundaries = {eef: Boundaries(c, i) for i, (eef, c) in enumerate(self.subtask_configs.items())}
@@ -115,6 +117,11 @@ class DataGenInfoPool:
     def datagen_infos(self) -> Sequence[DatagenInfo]:
         """Trajectories of every demo, in the order they were added, on the pool's device."""
         return self._infos
+
+    @property
+    def demos(self) -> Sequence[SourceDemo]:
+        """Every demo with its actions and states, but without its observations, in the same order."""
+        return self._demos
 
     @property
     def demo_names(self) -> Sequence[str]:
@@ -165,6 +172,7 @@ class DataGenInfoPool:
         for eef, found in boundaries.items():
             self._boundaries[eef].append(found)
         self._infos.append(info)
+        self._demos.append(replace(episode, info=info, observations={}))
         self._names.append(episode.name)
 
     def load_from_dataset_file(

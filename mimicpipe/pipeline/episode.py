@@ -19,7 +19,7 @@ class Attempt(NamedTuple):
     """The attempt's own seed, `rng.attempt_seeds(run_seed, k)`."""
 
 
-FAILURES = ("not_successful", "success_not_held", "timeout", "plan_failed", "nonfinite")
+FAILURES = ("not_successful", "success_not_held", "timeout", "plan_failed", "state_mismatch", "nonfinite")
 """Reasons of failed attempts, apart from "error:<Type>"."""
 
 
@@ -39,6 +39,8 @@ class Outcome:
     """For each executed subtask in order: {"eef", "subtask", "demo"}."""
     episode_index: int | None = None
     """Index in the dataset; None if not recorded."""
+    detail: str = ""
+    """What went wrong, in words, for "plan_failed" and "state_mismatch"."""
 
 
 @dataclass(frozen=True, slots=True)

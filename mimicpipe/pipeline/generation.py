@@ -15,7 +15,13 @@ from mimicpipe.errors import StallError
 from mimicpipe.pipeline.episode import Attempt, Episode, Outcome, first_nonfinite
 from mimicpipe.pipeline.ledger import ERRORS
 from mimicpipe.pipeline.loop import env_loop
-from mimicpipe.pipeline.protocol import EpisodeTimeoutError, NonFiniteError, PlanFailedError, RunOverError
+from mimicpipe.pipeline.protocol import (
+    EpisodeTimeoutError,
+    NonFiniteError,
+    PlanFailedError,
+    RunOverError,
+    StateMismatchError,
+)
 from mimicpipe.pipeline.queues import ActionQueue, RequestQueue
 from mimicpipe.pipeline.run_state import RunState
 from mimicpipe.pipeline.slots import current_slot
@@ -123,6 +129,8 @@ async def _next_attempt(run: RunState, slot: int) -> Attempt | None:
 def _failure_reason(error: BaseException) -> str:
     if isinstance(error, PlanFailedError):
         return "plan_failed"
+    if isinstance(error, StateMismatchError):
+        return "state_mismatch"
     if isinstance(error, EpisodeTimeoutError):
         return "timeout"
     if isinstance(error, NonFiniteError):
@@ -164,6 +172,8 @@ async def _finish(run: RunState, slot: int, attempt: Attempt, returned: Returned
         if success and returned.vetoed:
             success, reason = False, "not_successful"
     outcome = Outcome(attempt.index, slot, attempt.seed, success, reason, run.length(slot), returned.source_demos)
+    if isinstance(error, PlanFailedError | StateMismatchError):
+        outcome.detail = str(error)
     episode: Episode | None = None
     if run.rollout is not None:
         with run.clock.stage("record"):

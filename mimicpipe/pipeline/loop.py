@@ -69,12 +69,16 @@ class EnvLoop:
         """Reset every slot that asked, in one call."""
         run, env = self.run, self.run.env
         self._judge()
-        slots = [slot for slot, _ in run.reset_queue.drain()]
+        asked = run.reset_queue.drain()
+        slots = [slot for slot, _ in asked]
         on_host = np.asarray(slots, dtype=np.int64)
         ids = torch.from_numpy(on_host).to(env.device)
         seeds = np.asarray([_seed(run, slot) for slot in slots], dtype=np.int64)
         with run.clock.stage("reset"):
             env.reset(ids, seeds)
+            if given := [(slot, state) for slot, state in asked if state is not None]:
+                states = torch.stack([state for _, state in given])
+                env.set_state(states.to(env.device), torch.tensor([slot for slot, _ in given], device=env.device))
             run.hold.index_fill_(0, ids, 0)
             run.ever.index_fill_(0, ids, 0)
             run.status_stale = True
@@ -196,9 +200,10 @@ class EnvLoop:
         ids = None if active.shape[0] == env.num_envs else active
         with run.clock.stage("step"):
             actions = self._next_actions(slots, active, ids)
+            executed = run.executed(actions, slots)
             if ids is not None:
-                self.actions.index_copy_(0, ids, actions)
-            end = env.start_step(actions if ids is None else self.actions, ids)
+                self.actions.index_copy_(0, ids, executed)
+            end = env.start_step(executed if ids is None else self.actions, ids)
             if env.steps_in_background:
                 end = run.clock.background(end)
         try:

@@ -61,12 +61,24 @@ class SimEnv(Protocol):
         """Actions (K, A) that lead to target poses {eef: (K, 4, 4)}."""
         ...
 
+    def action_to_target_eef_pose(self, actions: Tensor, env_ids: Tensor | None = None) -> Mapping[str, Tensor]:
+        """Target poses {eef: (K, 4, 4)} that actions (K, A) ask for."""
+        ...
+
+    def actions_to_gripper_actions(self, actions: Tensor) -> Mapping[str, Tensor]:
+        """Gripper part {eef: (..., G)} of actions (..., A)."""
+        ...
+
     def success(self) -> Tensor:
         """(N,) bool: the success condition at this instant."""
         ...
 
     def finite(self, env_ids: Tensor | None = None) -> Tensor:
         """(K,) bool: the state has no NaN or infinity."""
+        ...
+
+    def set_state(self, state: Tensor, env_ids: Tensor | None = None) -> None:
+        """Put slots into states (K, S) from `get_state`."""
         ...
 
     def get_state(self, env_ids: Tensor | None = None) -> Tensor:
@@ -136,6 +148,10 @@ class PlanRequest(Protocol):
 
 class PlanFailedError(Exception):
     """No plan exists for a request; the attempt ends with reason "plan_failed"."""
+
+
+class StateMismatchError(Exception):
+    """A replay is not what was recorded; the attempt ends with reason "state_mismatch"."""
 
 
 class EpisodeTimeoutError(Exception):

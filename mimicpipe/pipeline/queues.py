@@ -32,7 +32,8 @@ class OwnedLock(Protocol):
 class RequestQueue:
     """Requests of slots, served in batches.
 
-    consumes: `env_id` (reset queue) or `(env_id, payload)` (action queue) from the slots' coroutines.
+    consumes: `env_id`, or `(env_id, state)` to begin in a given state (reset queue),
+    or `(env_id, payload)` (action queue) from the slots' coroutines.
     produces: lists of `(env_id, payload)` for the env loop.
     waits for: nothing; `put` never blocks, `join` waits until the env loop has served the slot.
     """
@@ -85,7 +86,11 @@ class RequestQueue:
         self._board.settle(env_id)
 
     def _unpack(self, item: Any) -> tuple[int, Any]:
-        return self._check_slot(item), None
+        if not isinstance(item, tuple):
+            return self._check_slot(item), None
+        if len(item) != 2 or not isinstance(item[1], torch.Tensor) or item[1].ndim != 1:
+            raise RequestError(f"{self.name}: put env_id, or (env_id, state) with a state (S,) from get_state")
+        return self._check_slot(item[0]), item[1]
 
     async def put(self, item: Any) -> None:
         """Submit a request; never blocks (there is at most one per slot)."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from mimicpipe.pipeline.checks import RequestChecks
 from mimicpipe.pipeline.ends import PlanEnds
 from mimicpipe.pipeline.episode import Attempt, Episode, Outcome
 from mimicpipe.pipeline.ledger import ERRORS_IN_A_ROW, EpisodeSink, Ledger, OnOutcome
+from mimicpipe.pipeline.perturbation import Perturbation, PerturbationConfig
 from mimicpipe.pipeline.playhead import Playheads
 from mimicpipe.pipeline.protocol import SimEnv
 from mimicpipe.pipeline.queues import ActionQueue, OwnedLock, RequestQueue
@@ -64,6 +66,7 @@ class RunState:
         lock: OwnedLock | None = None,
         selector: IdleTimingSelector | None = None,
         frame_columns: FrameColumns | None = None,
+        perturbation: PerturbationConfig | None = None,
     ) -> None:
         n, device = env.num_envs, env.device
         self.env = env
@@ -83,6 +86,9 @@ class RunState:
         self.rollout = RolloutBuffer(n, device) if sink is not None or failed_sink is not None else None
         self.frame_columns = frame_columns
         """What is recorded of a frame beside the observations and the action."""
+        self.perturbation: Perturbation | None = None
+        if perturbation is not None and perturbation.probability > 0:
+            self.perturbation = Perturbation(env, perturbation)
         self.success_term: SuccessTerm = success_term or (lambda e: e.success())
         self.attempts: list[Attempt | None] = [None] * n
         self.was_reset = np.zeros(n, dtype=np.bool_)
@@ -140,6 +146,14 @@ class RunState:
         finally:
             self.board.come_back(slot)
             self.start[slot] += self.counters.batch_steps - left_at
+
+    def executed(self, actions: Tensor, slots: npt.NDArray[np.int64]) -> Tensor:
+        """The actions (K, A) of slots (K,) as they reach the simulator."""
+        if self.perturbation is None:
+            return actions
+        seeds = [0 if attempt is None else attempt.seed for attempt in (self.attempts[slot] for slot in slots.tolist())]
+        steps = self.counters.batch_steps - self.start[slots]
+        return self.perturbation.executed(actions, slots, np.asarray(seeds, dtype=np.int64), steps)
 
     def length(self, slot: int) -> int:
         """Control steps of the slot's current episode."""

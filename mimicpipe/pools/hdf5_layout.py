@@ -12,6 +12,7 @@ Isaac Lab Mimic (isaaclab.utils.datasets.HDF5DatasetFileHandler, annotate_demos.
                         /subtask_term_signals/<name>   (T,) or (T, 1), 0 or 1
                         /subtask_start_signals/<name>  (T,) or (T, 1), 0 or 1
         initial_state/mimicpipe                        (S,) float64, optional; Isaac Lab's own groups are left alone
+        states/mimicpipe                               (T, S) float64, optional: the same before each action
 
 MimicGen (mimicgen/scripts/prepare_src_dataset.py) has `datagen_info` beside `obs`, one arm without a name (`eef_pose`,
 `target_pose` and `gripper_action` are arrays), and `object_poses`.
@@ -36,6 +37,7 @@ GripperFromActions = Callable[[Tensor], Mapping[str, Tensor]]
 """`MimicEnv.actions_to_gripper_actions`: actions (T, A) -> {eef: (T, G)}."""
 
 STATE_KEY = "initial_state/mimicpipe"
+STATES_KEY = "states/mimicpipe"
 UNNAMED_EEF = "eef"
 """Name given to MimicGen's only arm where the caller names none."""
 
@@ -77,7 +79,8 @@ def read_demo(data: h5py.Group, name: str, where: str, needs: Needs) -> SourceDe
         name=name,
         info=info,
         actions=actions,
-        initial_state=_initial_state(demo, where),
+        initial_state=_state(demo, STATE_KEY, 1, where),
+        states=_states(demo, actions.shape[0], where),
         observations=_observations(demo, info.length, where) if needs.observations else {},
         success=success,
         origin=where,
@@ -206,16 +209,26 @@ def _signal(node: Node, where: str) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(on))
 
 
-def _initial_state(demo: h5py.Group, where: str) -> Tensor | None:
-    node = child(demo, STATE_KEY, f"{where}: {STATE_KEY}")
+def _state(demo: h5py.Group, key: str, ndim: int, where: str) -> Tensor | None:
+    node = child(demo, key, f"{where}: {key}")
     if node is None:
         return None
-    state = torch.from_numpy(np.ascontiguousarray(_array(node, f"{where}: {STATE_KEY}"), dtype=np.float64))
-    if state.ndim != 1 or state.shape[0] == 0:
-        raise SourceDemoError(f"{where}: {STATE_KEY}: shape {tuple(state.shape)}, expected (S,); record the demo again")
+    state = torch.from_numpy(np.ascontiguousarray(_array(node, f"{where}: {key}"), dtype=np.float64))
+    if state.ndim != ndim or 0 in state.shape:
+        expected = "(S,)" if ndim == 1 else "(T, S)"
+        raise SourceDemoError(f"{where}: {key}: shape {tuple(state.shape)}, expected {expected}; record the demo again")
     if not bool(torch.isfinite(state).all()):
-        raise SourceDemoError(f"{where}: {STATE_KEY}: NaN or infinity; record the demo again")
+        raise SourceDemoError(f"{where}: {key}: NaN or infinity; record the demo again")
     return state
+
+
+def _states(demo: h5py.Group, length: int, where: str) -> Tensor | None:
+    states = _state(demo, STATES_KEY, 2, where)
+    if states is not None and states.shape[0] != length:
+        raise SourceDemoError(
+            f"{where}: {STATES_KEY}: {states.shape[0]} rows, but actions has {length} steps; record the demo again"
+        )
+    return states
 
 
 def _observations(demo: h5py.Group, length: int, where: str) -> dict[str, Tensor]:

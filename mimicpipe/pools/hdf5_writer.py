@@ -20,7 +20,7 @@ from torch import Tensor
 from mimicpipe.datagen.checks import check_finite, check_info, check_rotations, check_shapes, require_finite
 from mimicpipe.datagen.datagen_info import SourceDemo
 from mimicpipe.errors import SourceDemoError
-from mimicpipe.pools.hdf5_layout import STATE_KEY
+from mimicpipe.pools.hdf5_layout import STATE_KEY, STATES_KEY
 from mimicpipe.pools.names import show
 
 LIBVER = ("v110", "v110")
@@ -100,6 +100,8 @@ def _write_demo(group: h5py.Group, demo: SourceDemo) -> None:
             _write(group, f"obs/datagen_info/{key}/{name}", values, torch.bool)
     if demo.initial_state is not None:
         _write(group, STATE_KEY, demo.initial_state, torch.float64)
+    if demo.states is not None:
+        _write(group, STATES_KEY, demo.states, torch.float64)
 
 
 def _write(group: h5py.Group, key: str, values: Tensor, dtype: torch.dtype) -> None:

@@ -40,6 +40,7 @@ class _Recording:
     target: list[dict[str, Tensor]] = field(default_factory=list)
     gripper: list[dict[str, Tensor]] = field(default_factory=list)
     actions: list[Tensor] = field(default_factory=list)
+    states: list[Tensor] = field(default_factory=list)
     objects: list[dict[str, Tensor]] = field(default_factory=list)
     signals: list[dict[str, Tensor]] = field(default_factory=list)
     starts: list[dict[str, Tensor]] = field(default_factory=list)
@@ -81,8 +82,8 @@ class ScriptedPool:
 
 
 def load_scripted(env: MimicEnv, num_demos: int, seed: int) -> list[SourceDemo]:
-    """`num_demos` successful demos of the env's task, without observations; resets the env."""
-    return collect_scripted_demos(env, num_demos, seed).demos
+    """`num_demos` successful demos of the env's task, with states and without observations; resets the env."""
+    return collect_scripted_demos(env, num_demos, seed, states=True).demos
 
 
 @dataclass(slots=True)
@@ -97,7 +98,12 @@ class Collection:
 
 
 def collect_scripted_demos(
-    env: MimicEnv, num_demos: int, seed: int, hold_steps: int = HOLD_STEPS, observations: bool = False
+    env: MimicEnv,
+    num_demos: int,
+    seed: int,
+    hold_steps: int = HOLD_STEPS,
+    observations: bool = False,
+    states: bool = False,
 ) -> Collection:
     """Perform in all slots, scene after scene, until there are `num_demos` successful demos.
 
@@ -107,6 +113,7 @@ def collect_scripted_demos(
         seed: seed of the collection.
         hold_steps: steps for which success must hold up to the end.
         observations: also record `observe()`.
+        states: also record `get_state()`.
 
     Raises:
         ConfigError: no expert knows the env's task.
@@ -124,7 +131,7 @@ def collect_scripted_demos(
                 f"{performed} scenes; {num_demos} demos were asked for"
             )
         seeds = rng.attempt_seeds(seed, FIRST_ATTEMPT + np.arange(performed, performed + count))
-        demos = perform(env, scripts, seeds, hold_steps, observations)
+        demos = perform(env, scripts, seeds, hold_steps, observations, states)
         for index, demo in enumerate(demos):
             if demo.success:
                 demo.name = f"demo_{len(found.demos)}"
@@ -163,6 +170,7 @@ def perform(
     seeds: rng.Seeds,
     hold_steps: int = HOLD_STEPS,
     observations: bool = False,
+    states: bool = False,
 ) -> list[SourceDemo]:
     """One demo for each of `seeds` (K,), K <= num_envs, in slots 0 .. K - 1; `success` tells which are good."""
     count = len(seeds)
@@ -188,6 +196,8 @@ def perform(
         recording.signals.append(env.get_subtask_term_signals(ids))
         recording.starts.append(env.get_subtask_start_signals(ids))
         recording.observations.append(env.observe(ids) if observations else {})
+        if states:
+            recording.states.append(env.get_state(ids))
         recording.actions.append(action)
         recording.target.append(env.action_to_target_eef_pose(action, ids))
         recording.gripper.append(env.actions_to_gripper_actions(action))
@@ -204,6 +214,7 @@ def _cut(recording: _Recording, initial_state: Tensor, hold_steps: int, finished
     objects, signals = _stack_dicts(recording.objects), _stack_dicts(recording.signals)
     starts, observations = _stack_dicts(recording.starts), _stack_dicts(recording.observations)
     success = _stack(recording.success)
+    states = _stack(recording.states) if recording.states else None
     lengths = (~_stack(recording.done)).sum(dim=1).tolist()
     demos = []
     for slot, length in enumerate(lengths):
@@ -225,6 +236,7 @@ def _cut(recording: _Recording, initial_state: Tensor, hold_steps: int, finished
                 initial_state=initial_state[slot].clone(),
                 observations={name: cut(values) for name, values in observations.items()},
                 success=held and bool(finished[slot]),
+                states=None if states is None else cut(states),
             )
         )
     return demos

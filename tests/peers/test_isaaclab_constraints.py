@@ -86,8 +86,8 @@ class Setting:
     def subtasks(self) -> dict[str, list[SubTaskConfig]]:
         def subtask(name: str, signal: str | None) -> SubTaskConfig:
             return SubTaskConfig(
-                name, signal, "nearest_neighbor_object", {"nn_k": 1}, action_noise=0.0,
-                num_interpolation_steps=self.interpolation,
+                name, signal, selection_strategy="nearest_neighbor_object", selection_strategy_kwargs={"nn_k": 1},
+                action_noise=0.0, num_interpolation_steps=self.interpolation,
             )  # fmt: skip
 
         return {

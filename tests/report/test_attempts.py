@@ -37,6 +37,7 @@ def test_a_recorded_episodes_row_waits_until_it_is_durable(tmp_path):
         "length": 7,
         "source_demos": [{"eef": "panda", "subtask": 0, "demo": "demo_1"}],
         "episode_index": 0,
+        "detail": "",
     }
     assert (second["attempt"], second["reason"], second["episode_index"]) == (1, "timeout", None)
     assert [p.name for p in tmp_path.iterdir()] == ["attempts.jsonl"]

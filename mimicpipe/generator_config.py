@@ -1,0 +1,52 @@
+"""Schemas of the group `generator`."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import MISSING
+
+from mimicpipe.errors import ConfigError
+from mimicpipe.schema import at_least, show, within
+
+REPLAY_GENERATOR = "mimicpipe.datagen.replay.ReplayGenerator"
+GENERATOR_RUN_KEYS = ("perturbation",)
+"""Keys of `generator` that are for the run, not for the generator's constructor."""
+
+
+@dataclass
+class PerturbationConfig:
+    """The fields are those of `mimicpipe.pipeline.perturbation.PerturbationConfig`."""
+
+    probability: float = within(0, 1, 0.0)
+    window: int = at_least(1, 40)
+    steps: list[int] = field(default_factory=lambda: [4, 8], metadata={"interval": True})
+    scale: float = at_least(0, 0.5)
+
+
+@dataclass
+class GeneratorConfig:
+    """`generator`: what every generator has."""
+
+    _target_: str = MISSING
+    _convert_: str = "all"
+    perturbation: PerturbationConfig = field(default_factory=PerturbationConfig)
+
+
+@dataclass
+class ReplayGeneratorConfig(GeneratorConfig):
+    """`generator=replay`."""
+
+    state_tolerance: float = at_least(0, 1e-3)
+    position_tolerance: float = at_least(0, 1e-3)
+    rotation_tolerance: float = at_least(0, 1e-2)
+
+
+def check_generator(node: dict[str, Any]) -> None:
+    """Raise ConfigError unless a disturbance fits into its window."""
+    perturbation = node["perturbation"]
+    low, high = perturbation["steps"]
+    if not 1 <= low <= high <= perturbation["window"]:
+        raise ConfigError(
+            f"generator.perturbation.steps={show(perturbation['steps'])}: a disturbance lasts from 1 step to as many "
+            f"as generator.perturbation.window={perturbation['window']} has"
+        )
