@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from experiments.chaos import __main__ as chaos
+from experiments.chaos.__main__ import KINEMATIC, render
+from experiments.chaos.killing import Killer, Recorders, Runs
 from experiments.recorder import __main__ as cli
 from experiments.recorder import cells, report
 
@@ -43,11 +44,14 @@ def test_sections_are_kept_apart(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_killed_recorders_lose_nothing(tmp_path):
-    row = chaos.kill_recorders(tmp_path, 1, 3, random.Random(1))
-    assert row["kills"] >= 1
-    assert row["ended"] >= 1
-    assert (row["lost"], row["unreadable"], row["different"]) == (0, 0, 0)
+@pytest.mark.parametrize("kind", [Recorders("recorders", demos=3), Runs("runs", KINEMATIC, demos=20)])
+def test_what_is_killed_loses_nothing(tmp_path, kind):
+    tally = Killer(random.Random(1), tmp_path).kill(kind, 2)
+    assert tally.kills == sum(tally.phases.values()) >= 2
+    assert tally.ended >= 1
+    assert tally.reported > 0
+    assert (tally.lost, tally.unreadable, tally.different) == (0, 0, 0)
+    assert "# Chaos: " in render([tally])
 
 
 MACHINE = {"cpu": "x", "cpus": 1, "system": "y", "versions": {"python": "3"}, "git": None}
