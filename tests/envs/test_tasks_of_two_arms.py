@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from task_views import at, view
 
 from mimicpipe.envs.tasks.bimanual_handover import BimanualHandoverTask
@@ -23,23 +25,27 @@ HELD = {"left": 0.024, "right": 0.024}
 
 
 @pytest.mark.parametrize(
-    ("tray", "hands", "widths", "success"),
+    ("tray", "carton", "hands", "widths", "success"),
     [
-        (at(0.5, 0.0, 0.15), {}, {}, True),
-        (at(0.5, 0.0, 0.15), {}, {"left": 0.08}, False),
-        (at(0.5, 0.0, 0.15), {"right": FAR}, {}, False),
-        (at(0.5, 0.0, 0.15, 0.0, 0.12), {}, {}, True),  # 7 degrees askew
-        (at(0.5, 0.0, 0.17, 0.0, 0.20), {}, {}, False),  # 11 degrees
-        (at(0.5, 0.0, 0.117), {}, {}, False),  # not high enough
-        (at(0.5, 0.0, 0.15, math.pi), {}, {}, False),  # each hand at the other's handle
+        (at(0.5, 0.0, 0.15), at(0.52, 0.03, 0.19), {}, {}, True),
+        (at(0.5, 0.0, 0.15), at(0.5, 0.0, 0.19), {}, {"left": 0.08}, False),
+        (at(0.5, 0.0, 0.15), at(0.5, 0.0, 0.19), {"right": FAR}, {}, False),
+        (at(0.5, 0.0, 0.15, 0.0, 0.12), at(0.5, 0.0, 0.19, 0.0, 0.12), {}, {}, True),  # 7 degrees askew
+        (at(0.5, 0.0, 0.18, 0.0, 0.20), at(0.5, 0.0, 0.22, 0.0, 0.20), {}, {}, False),  # 11 degrees
+        (at(0.5, 0.0, 0.117), at(0.5, 0.0, 0.157), {}, {}, False),  # not high enough
+        (at(0.5, 0.0, 0.15, math.pi), at(0.5, 0.0, 0.19), {}, {}, False),  # each hand at the other's handle
+        (at(0.5, 0.0, 0.15), at(0.5, 0.0, 0.156, 0.0, 0.5 * math.pi), {}, {}, False),  # the carton lies on it
+        (at(0.5, 0.0, 0.15), at(0.5, 0.0, 0.19, 0.0, 0.3), {}, {}, False),  # it is about to
+        (at(0.5, 0.0, 0.15), at(0.5, 0.3, 0.05), {}, {}, False),  # it stands on the table
     ],
 )
-def test_a_lifted_tray_is_level_and_held_by_both(tray, hands, widths, success) -> None:
-    assert BimanualLiftTask().success(view({"tray": tray}, HANDS | hands, HELD | widths)).tolist() == [success]
+def test_a_lifted_tray_is_level_and_held_by_both_with_the_carton_on_it(tray, carton, hands, widths, success) -> None:
+    seen = view({"tray": tray, "carton": carton}, HANDS | hands, HELD | widths)
+    assert BimanualLiftTask().success(seen).tolist() == [success]
 
 
 def test_each_handle_has_its_grasp() -> None:
-    task, tray = BimanualLiftTask(), {"tray": at(0.5, 0.0, 0.02)}
+    task, tray = BimanualLiftTask(), {"tray": at(0.5, 0.0, 0.02), "carton": at(0.5, 0.0, 0.06)}
     down = {eef: at(0.5, y, 0.025) for eef, y in (("left", 0.17), ("right", -0.17))}
     seen = task.subtask_term_signals(view(tray, down, {"left": 0.024, "right": 0.08}))
     assert {name: value.item() for name, value in seen.items()} == {"left_grasp": True, "right_grasp": False}
@@ -128,6 +134,16 @@ def test_ring_and_peg_are_grasped_once_they_are_off_the_table() -> None:
 
 
 # -- where things start
+
+
+@settings(deadline=None, max_examples=10)
+@given(seed=st.integers(0, 2**40))
+def test_the_carton_stands_on_the_tray(seed) -> None:
+    poses = BimanualLiftTask("D1").sample_object_poses(attempt_seeds(seed, np.arange(50)))
+    x, y, z = (torch.linalg.inv(poses["tray"]) @ poses["carton"])[:, :3, 3].unbind(1)
+    assert max(x.abs().max(), y.abs().max()) <= 0.03
+    torch.testing.assert_close(z, torch.full_like(z, 0.04))
+
 
 RANGES = [
     (BimanualLiftTask, "D0", "tray", (-0.05, 0.05), (-0.05, 0.05)),
