@@ -2,7 +2,8 @@
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ class AttemptsLog:
         self.path = path
         self._lock = threading.Lock()
         self._in_order = True
+        self._missing: list[int] = []
         self._latest = -1
         if kept:
             write_attempts(path, {int(row["attempt"]): row for row in kept})
@@ -53,13 +55,32 @@ class AttemptsLog:
             self._file.write(text + "\n")
             self._file.flush()
 
+    def without(self, missing: Iterable[int]) -> None:
+        """Some episodes could not be written, so those behind them have lower indices in the dataset."""
+        self._missing = sorted(missing)
+
     def close(self) -> None:
-        """Put the rows in order."""
+        """Put the rows in order, and their indices right."""
         with self._lock:
             self._file.close()
             if not self._in_order:
                 _sort_attempts(self.path)
                 self._in_order = True
+            if self._missing:
+                _move_up(self.path, self._missing)
+                self._missing = []
+
+
+def _move_up(path: Path, missing: Sequence[int]) -> None:
+    """Number a file's episodes as a dataset does that lacks some of them, in one step."""
+    partial = path.with_suffix(".partial")
+    with path.open(encoding="utf-8") as rows, partial.open("w", encoding="utf-8") as moved:
+        for line in rows:
+            row = json.loads(line)
+            if row["episode_index"] is not None:
+                row["episode_index"] -= bisect_left(missing, row["episode_index"])
+            moved.write(json.dumps(row) + "\n")
+    partial.replace(path)
 
 
 def _sort_attempts(path: Path) -> None:

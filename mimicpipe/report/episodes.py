@@ -15,7 +15,7 @@ from mimicpipe.report.sample import Take
 from mimicpipe.report.schematic import box_sizes
 from mimicpipe.report.tally import tally
 
-_LEAST_S, _SHARE = 1.0, 0.04
+_LEAST_S, _SHARE = 0.6, 0.02
 """Time for playing episodes, and for drawing them: this, or this share of the run if that is more."""
 _MOST_POINTS = 60
 """Of a path on the page."""

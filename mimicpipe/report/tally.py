@@ -1,5 +1,6 @@
 """What attempts.jsonl says, added up: outcomes by reason and by source demo. Read piece by piece, so it may be long."""
 
+import functools
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -50,7 +51,16 @@ class Tally:
 
 
 def tally(path: Path) -> Tally:
-    """Add up an attempts.jsonl, also one that was cut off at any byte; empty where there is none."""
+    """Add up an attempts.jsonl, also one that was cut off at any byte; empty where there is none.
+
+    The same file is read once: what is found out after a run, and its page, ask for the same.
+    """
+    found = path.stat() if path.is_file() else None
+    return _tally(path, None if found is None else (found.st_ino, found.st_size, found.st_mtime_ns))
+
+
+@functools.lru_cache(maxsize=1)
+def _tally(path: Path, _: object) -> Tally:
     total, strides = Tally(), {True: 1, False: 1}
     seen: Counter[bool] = Counter()
     for row in _rows(path):
