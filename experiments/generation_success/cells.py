@@ -49,6 +49,7 @@ CELLS = (
     *_cells("coffee", 0.78, 0.64, 0.28),
     *_cells("drawer_cleanup", 0.48, 0.20),
     *_cells("threading", 0.51, 0.39, 0.22),
+    *_cells("three_piece_assembly", 0.36, 0.36, 0.31),
 )
 
 
