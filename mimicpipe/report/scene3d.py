@@ -13,6 +13,9 @@ from mimicpipe.report.svg import ticks
 SIZE = 400
 """Of the figure, in its own units."""
 _FILL = 0.84
+"""Share of it that the scene's diagonal has, which fits however it is turned."""
+_CUT = 28
+"""Left out above and below: only names of axes need room, and those at the sides."""
 Point = Sequence[float]
 
 
@@ -96,7 +99,7 @@ def _html(picture: _Scene, low: Any, high: Any) -> str:
         drawn.append(element.replace("{place}", _place(element, flat)))
     data = {"azimuth": AZIMUTH, "elevation": ELEVATION, "scale": scale, "points": points}
     return (
-        f'<svg id="scene" viewBox="0 0 {SIZE} {SIZE}" role="img" tabindex="0" '
+        f'<svg id="scene" viewBox="0 {_CUT} {SIZE} {SIZE - 2 * _CUT}" role="img" tabindex="0" '
         f'aria-label="Paths of the end effectors in 3D; drag, or use the arrow keys, to turn">{"".join(drawn)}</svg>'
         f'<script type="application/json" id="scene-data">{json.dumps(data, separators=(",", ":"))}</script>'
     )
