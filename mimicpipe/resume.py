@@ -16,7 +16,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from mimicpipe.config import RunConfig, check
 from mimicpipe.errors import ConfigError
-from mimicpipe.recorders.open_finished import open_finished
 from mimicpipe.recorders.staged import StagedRun
 from mimicpipe.recorders.staging_area import has_base, is_published, put_back, staged_logs, staging_path
 
@@ -195,6 +194,8 @@ class _Durable:
 
 def _published(root: Path, overwrite: bool) -> Episodes:
     try:
+        from mimicpipe.recorders.open_finished import open_finished  # and with it torch
+
         metas = open_finished(root).metas
     except ConfigError as error:
         if overwrite:

@@ -1,18 +1,22 @@
 """Text as an env observes it: UTF-8 in a uint8 tensor (K, L), filled up with zeros."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-def encode_text(texts: Sequence[str], width: int) -> Tensor:
+def encode_text(texts: Sequence[str], width: int) -> "Tensor":
     """Texts as rows (K, width) uint8, for a `Feature("string", (width,))`.
 
     Raises:
         ValueError: a text that needs more than `width` bytes, or that has a NUL in it.
     """
+    import torch  # late, so that a command line is checked without it
+
     rows = np.zeros((len(texts), width), np.uint8)
     for row, text in zip(rows, texts, strict=True):
         encoded = text.encode()
