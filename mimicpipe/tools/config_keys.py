@@ -53,6 +53,27 @@ def group_section(conf: Path, group: str) -> str:
     return "\n\n".join(parts)
 
 
+def tasks_section(conf: Path, pictures: str) -> str:
+    """A table of the tasks: what each is, its reset distributions, its subtasks with the object of each, a picture.
+
+    Args:
+        conf: the folder of the groups.
+        pictures: folder of <task>.png, from the project's root.
+    """
+    lines = ["| task | variants | object of each subtask | a source demo |", "| --- | --- | --- | --- |"]
+    for file in sorted((conf / "task").glob("*.yaml")):
+        node = _load(file)
+        arms = len(node["subtasks"]) > 1
+        steps = [
+            f"{f'{eef}: ' if arms else ''}{', '.join(subtask['object_ref'] or '(none)' for subtask in subtasks)}"
+            for eef, subtasks in node["subtasks"].items()
+        ]
+        picture = f'<img src="{pictures}/{file.stem}.png" width="435" alt="{file.stem}">'
+        cells = (f"`{file.stem}`: {_about(file)}", ", ".join(node["variants"]), "; ".join(steps), picture)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def run_section(conf: Path) -> str:
     """A table of the keys of config.yaml."""
     file = conf / "config.yaml"

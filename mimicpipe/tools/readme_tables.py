@@ -5,7 +5,8 @@ A part stands between two comment lines, `<!-- from: KIND ARGUMENT -->` and `<!-
 * `keys GROUP`: every key of the group's options in conf/, or of config.yaml where GROUP is `run`;
 * `file PATH`: a whole file;
 * `code PATH NAME`: one function, class or method (`Class.method`) of a Python file;
-* `results FOLDER`: the pages in FOLDER/results.
+* `results FOLDER`: the pages in FOLDER/results;
+* `tasks FOLDER`: the tasks of conf/task, with their pictures in FOLDER.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mimicpipe.errors import ConfigError, MimicpipeError
-from mimicpipe.tools.config_keys import group_section, run_section
+from mimicpipe.tools.config_keys import group_section, run_section, tasks_section
 
 ROOT = Path(__file__).resolve().parents[2]
 _PART = re.compile(r"(<!-- from: (\w+) ([^\n]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -88,7 +89,17 @@ def _nested(page: str) -> str:
     return "\n".join(f"##{line}" if re.match(r"#+ ", line) else line for line in lines).strip()
 
 
-_KINDS: dict[str, Callable[..., str]] = {"keys": _keys, "file": _file, "code": _code, "results": _results}
+def _tasks(root: Path, pictures: str) -> str:
+    return tasks_section(root / "conf", pictures)
+
+
+_KINDS: dict[str, Callable[..., str]] = {
+    "keys": _keys,
+    "file": _file,
+    "code": _code,
+    "results": _results,
+    "tasks": _tasks,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

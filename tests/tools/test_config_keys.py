@@ -5,7 +5,7 @@ import pytest
 
 from mimicpipe.datagen.subtask import SubTaskConfig
 from mimicpipe.errors import ConfigError
-from mimicpipe.tools.config_keys import field_docs, group_section, run_section
+from mimicpipe.tools.config_keys import field_docs, group_section, run_section, tasks_section
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -39,8 +39,18 @@ def test_every_key_of_every_option_is_there():
 
 def test_defaults_that_differ_stand_side_by_side():
     section = group_section(CONF, "task")
-    assert row(section, "task.name")[2] == "`pick` (pick), `stack` (stack)"
+    names = sorted((path.stem for path in (CONF / "task").glob("*.yaml")), key=lambda name: (name != "pick", name))
+    assert row(section, "task.name")[2] == ", ".join(f"`{name}` ({name})" for name in names)
     assert section.startswith("* `task=pick` (default): ")
+
+
+def test_the_table_of_tasks_has_objects_in_order_and_a_picture():
+    rows = {line.split("`")[1]: line for line in tasks_section(CONF, "docs/tasks").splitlines()[2:]}
+    assert set(rows) == {path.stem for path in (CONF / "task").glob("*.yaml")}
+    assert "| D0, D1 | cubeA, cubeB, cubeC, cubeA |" in rows["stack_three"]
+    assert "| left: tray, tray; right: tray, tray |" in rows["bimanual_lift"]
+    for name, line in rows.items():
+        assert f'src="docs/tasks/{name}.png"' in line
 
 
 def test_meanings_of_subtasks_come_from_their_class():
