@@ -6,15 +6,15 @@ from typing import Any
 from examples.mirrored_pool import mirrored
 from mimicpipe.datagen.datagen_info import SourceDemo
 from mimicpipe.datagen.generator import DataGenerator
-from mimicpipe.datagen.pool import DataGenInfoPool
 from mimicpipe.datagen.subtask import SubtaskConfigs
 from mimicpipe.datagen.waypoint import RequestPort
 from mimicpipe.envs.base import MimicEnv
 from mimicpipe.pipeline.episode import Attempt
+from mimicpipe.pools.growing import CustomDataGenInfoPool
 from mimicpipe.pools.hdf5 import Hdf5Pool
 
 
-class CustomDataGenInfoPool(DataGenInfoPool):
+class MirrorPool(CustomDataGenInfoPool):
     """Begins with the demos of a file and takes up their mirror images one by one.
 
     Args:
@@ -30,12 +30,6 @@ class CustomDataGenInfoPool(DataGenInfoPool):
         read = Hdf5Pool(path, max_demos=max_demos, on_error=on_error).load(env, subtask_configs)
         self.add_demos(read.demos)
         self._sources = deque(read.demos)
-
-    async def add_from_custom_source(self, source: SourceDemo) -> None:
-        """Convert a source and add it; never await a queue while holding the lock."""
-        async with self.asyncio_lock:
-            episode = self._convert_source_to_episode(source)
-            self._add_episode(episode)
 
     def _convert_source_to_episode(self, source: SourceDemo) -> SourceDemo:
         return mirrored(source)
@@ -67,7 +61,7 @@ class GrowingDataGenerator(DataGenerator):
     ) -> dict[str, Any]:
         """As `DataGenerator.generate`, from the first demos only."""
         pool = self.src_demo_datagen_info_pool
-        assert isinstance(pool, CustomDataGenInfoPool)
+        assert isinstance(pool, MirrorPool)
         visible = await pool.grow_to(self._first + attempt.index // self._every)
         return await super().generate(
             env_id, success_term, env_reset_queue, env_action_queue, attempt=attempt, visible=visible

@@ -25,6 +25,7 @@ from mimicpipe.pipeline.ledger import OnOutcome
 from mimicpipe.pipeline.perturbation import PerturbationConfig
 from mimicpipe.pipeline.run_state import RunOptions, RunState
 from mimicpipe.pipeline.telemetry import IdleTimingSelector
+from mimicpipe.pools.growing import GrowingPool
 from mimicpipe.preflight import FAILED_SUFFIX, NULL_RECORDER, check_dataset_root, source_demos_path
 from mimicpipe.recorders.base import Recorder
 from mimicpipe.resume import Settled
@@ -258,6 +259,7 @@ def build_run_state(
         on_outcome=on_outcome,
         lock=pool.asyncio_lock if isinstance(pool.asyncio_lock, PoolLock) else None,
         selector=selector,
+        watcher=pool if isinstance(pool, GrowingPool) else None,
         perturbation=PerturbationConfig(**config.generator["perturbation"]),
         frame_columns=next((r.frame_columns for r in recorders.all() if r.frame_columns is not None), None),
     )

@@ -16,7 +16,13 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from mimicpipe.errors import ConfigError
-from mimicpipe.generator_config import REPLAY_GENERATOR, GeneratorConfig, ReplayGeneratorConfig, check_generator
+from mimicpipe.generator_config import (
+    REPLAY_GENERATOR,
+    ConstraintConfig,
+    GeneratorConfig,
+    ReplayGeneratorConfig,
+    check_generator,
+)
 from mimicpipe.planner_config import PLANNER_SCHEMAS, SKILL_GENERATOR, PlannerConfig, check_planner
 from mimicpipe.schema import at_least, conform, first_line, show, suggest, value_at, within
 
@@ -26,8 +32,6 @@ Camera = StrEnum("Camera", ["front", "wrist", "left_wrist", "right_wrist"])
 OnError = StrEnum("OnError", ["raise", "skip"])
 WandbMode = StrEnum("WandbMode", ["offline", "online", "disabled"])
 VideoCodec = StrEnum("VideoCodec", ["libsvtav1", "h264", "hevc", "libaom-av1"])
-Constraint = StrEnum("Constraint", ["sequential", "coordination"])
-CoordinationScheme = StrEnum("CoordinationScheme", ["replay", "transform", "translate"])
 Selection = StrEnum("Selection", ["random", "nearest_neighbor_object", "nearest_neighbor_robot_distance", "balanced"])
 
 
@@ -59,19 +63,6 @@ class SubtaskConfig:
     next_subtask_description: str = ""
     subtask_start_signal: str | None = None
     subtask_start_offset_range: list[int] = field(default_factory=lambda: [0, 0], metadata={"interval": True})
-
-
-@dataclass
-class ConstraintConfig:
-    """How two subtasks are tied; the fields are those of `mimicpipe.datagen.constraints.SubTaskConstraintConfig`."""
-
-    eef_subtask_constraint_tuple: list[Any] = MISSING
-    constraint_type: Constraint = MISSING
-    sequential_min_time_diff: int = at_least(-1, -1)
-    coordination_scheme: CoordinationScheme = CoordinationScheme["replay"]
-    coordination_scheme_pos_noise_scale: float = at_least(0, 0.0)
-    coordination_scheme_rot_noise_scale: float = at_least(0, 0.0)
-    coordination_synchronize_start: bool = False
 
 
 @dataclass
@@ -141,6 +132,16 @@ class Hdf5PoolConfig(PoolConfig):
 
     path: str | None = None
     demo_keys: list[str] | None = None
+
+
+@dataclass
+class GrowingPoolConfig(Hdf5PoolConfig):
+    """`pool=growing`."""
+
+    every: int = at_least(1, 10)
+    min_distance: float = at_least(0, 0.02)
+    limit: int = at_least(1, 100)
+    delay: int = at_least(1, 128)
 
 
 @dataclass
@@ -271,6 +272,7 @@ GROUPS: dict[str, type] = {
 }
 """Base schema of each group."""
 
+GROWING_POOL = "mimicpipe.pools.growing.GrowingPool"
 KINEMATIC_ENV = "mimicpipe.envs.kinematic.KinematicEnv"
 SCHEMAS: dict[str | None, type] = {
     "mimicpipe.envs.mujoco.env.MujocoEnv": MujocoEnvConfig,
@@ -280,6 +282,7 @@ SCHEMAS: dict[str | None, type] = {
     SKILL_GENERATOR: GeneratorConfig,
     **PLANNER_SCHEMAS,
     "mimicpipe.pools.hdf5.Hdf5Pool": Hdf5PoolConfig,
+    GROWING_POOL: GrowingPoolConfig,
     "mimicpipe.pools.scripted.ScriptedPool": ScriptedPoolConfig,
     "mimicpipe.recorders.lerobot.LeRobotRecorder": LeRobotRecorderConfig,
     "mimicpipe.recorders.async_lerobot.AsyncLeRobotRecorder": AsyncRecorderConfig,

@@ -1,6 +1,7 @@
-"""Schemas of the group `generator`."""
+"""Schemas of the group `generator`, and of the constraints between subtasks."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from omegaconf import MISSING
@@ -8,9 +9,24 @@ from omegaconf import MISSING
 from mimicpipe.errors import ConfigError
 from mimicpipe.schema import at_least, show, within
 
+Constraint = StrEnum("Constraint", ["sequential", "coordination"])
+CoordinationScheme = StrEnum("CoordinationScheme", ["replay", "transform", "translate"])
 REPLAY_GENERATOR = "mimicpipe.datagen.replay.ReplayGenerator"
 GENERATOR_RUN_KEYS = ("perturbation",)
 """Keys of `generator` that are for the run, not for the generator's constructor."""
+
+
+@dataclass
+class ConstraintConfig:
+    """How two subtasks are tied; the fields are those of `mimicpipe.datagen.constraints.SubTaskConstraintConfig`."""
+
+    eef_subtask_constraint_tuple: list[Any] = MISSING
+    constraint_type: Constraint = MISSING
+    sequential_min_time_diff: int = at_least(-1, -1)
+    coordination_scheme: CoordinationScheme = CoordinationScheme["replay"]
+    coordination_scheme_pos_noise_scale: float = at_least(0, 0.0)
+    coordination_scheme_rot_noise_scale: float = at_least(0, 0.0)
+    coordination_synchronize_start: bool = False
 
 
 @dataclass

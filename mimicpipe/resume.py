@@ -14,7 +14,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from mimicpipe.config import RunConfig, check
+from mimicpipe.config import GROWING_POOL, RunConfig, check
 from mimicpipe.errors import ConfigError
 from mimicpipe.recorders.staged import StagedRun
 from mimicpipe.recorders.staging_area import has_base, is_published, put_back, staged_logs, staging_path
@@ -63,6 +63,8 @@ def check_resumed(config: RunConfig) -> None:
     if config.resume is None:
         return
     folder = Path(config.resume)
+    if config.pool["_target_"] == GROWING_POOL:
+        raise ConfigError(f"resume={folder}: the demos that pool=growing had taken up are gone; start the run again")
     saved = OmegaConf.load(folder / ".hydra" / "config.yaml")
     assert isinstance(saved, DictConfig)
     saved.setdefault("resume", None)

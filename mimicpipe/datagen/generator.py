@@ -79,14 +79,14 @@ class DataGenerator:
             env_reset_queue: where the reset is asked for.
             env_action_queue: where segments are asked for.
             attempt: seeds everything that is drawn.
-            visible: how many of the pool's demos the attempt may choose from; None is all that are there now.
+            visible: how many of the pool's demos the attempt may choose from; None is what the pool's `snapshot` says.
             run: the run; its seed is what `balanced` selection orders the demos by.
 
         Returns:
             "source_demos": [{"eef", "subtask", "demo"}], the demo's name for each segment played, in order.
         """
         pool = self.src_demo_datagen_info_pool
-        count = pool.num_datagen_infos if visible is None else visible
+        count = await pool.snapshot(env_id, attempt, run) if visible is None else visible
         request = self.planner.request(attempt.seed, count, attempt.index, 0 if run is None else run.options.seed)
         # The reset is served first. Nothing happens between the two, so there is no need to wait for it.
         await env_reset_queue.put(env_id)

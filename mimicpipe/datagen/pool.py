@@ -20,6 +20,8 @@ from mimicpipe.datagen.sim import MimicSim
 from mimicpipe.datagen.subtask import SubtaskConfigs, check_subtask_configs
 from mimicpipe.datagen.timeline import GrowingRows, Timeline
 from mimicpipe.errors import SourceDemoError
+from mimicpipe.pipeline.episode import Attempt
+from mimicpipe.pipeline.run_state import RunState
 
 DemoReader = Callable[[Path], Sequence[SourceDemo]]
 """Reads every demo of a file."""
@@ -147,6 +149,13 @@ class DataGenInfoPool:
     def start_times(self) -> npt.NDArray[np.int64]:
         """(D,) where each demo begins on the timeline."""
         return self._starts.array[:, 0]
+
+    async def snapshot(self, env_id: int, attempt: Attempt, run: RunState | None) -> int:  # noqa: ARG002
+        """How many of the demos an attempt in slot `env_id` may choose from: the pool's size now.
+
+        A pool that grows answers by the attempt's index alone, and waits until so many demos are there.
+        """
+        return self.num_datagen_infos
 
     async def add_episode(self, episode: SourceDemo) -> None:
         """Add one demo under the lock; raises SourceDemoError if it cannot be used."""

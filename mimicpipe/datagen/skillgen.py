@@ -164,8 +164,9 @@ class SkillGenerator:
         Raises:
             PlanFailedError: there is no way to a skill.
         """
-        there = self.src_demo_datagen_info_pool.num_datagen_infos
-        visible = there if visible is None else visible
+        pool = self.src_demo_datagen_info_pool
+        visible = await pool.snapshot(env_id, attempt, run) if visible is None else visible
+        there = pool.num_datagen_infos
         if not 0 < visible <= there:
             raise PlanFailedError(f"{visible} source demos are wanted, the pool has {there}")
         for segments in self._segments.values():

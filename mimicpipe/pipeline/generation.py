@@ -182,6 +182,8 @@ async def _finish(run: RunState, slot: int, attempt: Attempt, returned: Returned
                 episode = _if_finite(run, episode)
             if run.on_finished is not None and outcome.length > 0:
                 run.on_finished(slot, outcome)
+    if run.trace is not None:
+        run.trace.finished(slot, outcome)
     run.ends.cancel(slot)
     run.attempts[slot] = None
     run.was_reset[slot] = False

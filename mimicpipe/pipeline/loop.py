@@ -82,6 +82,8 @@ class EnvLoop:
             run.hold.index_fill_(0, ids, 0)
             run.ever.index_fill_(0, ids, 0)
             run.status_stale = True
+            if run.trace is not None:
+                run.trace.restart(ids)
             if run.rollout is not None:
                 run.rollout.restart(ids)
                 self._remember_initial_state(ids)
@@ -182,6 +184,8 @@ class EnvLoop:
         for row in np.flatnonzero(left <= 0).tolist():
             run.ends.cancel(slots[row])
             run.action_queue.task_done(slots[row], _timeout(run))
+        if run.trace is not None and len(slots):
+            run.trace.ensure(int((played + plays).max()))
         if run.rollout is not None and len(slots):
             run.rollout.ensure(int((played + plays).max()))
 
@@ -220,6 +224,9 @@ class EnvLoop:
 
     def _record(self, ids: Tensor | None, active: Tensor, actions: Tensor) -> None:
         run = self.run
+        if run.trace is not None:
+            with run.clock.stage("observe"):
+                run.trace.append(active, ids, actions)
         if run.rollout is None:
             return
         with run.clock.stage("render" if self.has_cameras else "observe"):

@@ -23,6 +23,7 @@ from mimicpipe.pipeline.queues import ActionQueue, OwnedLock, RequestQueue
 from mimicpipe.pipeline.rollout import RolloutBuffer
 from mimicpipe.pipeline.slots import SlotBoard
 from mimicpipe.pipeline.telemetry import Counters, IdleTimingSelector, StageClock
+from mimicpipe.pipeline.trace import EpisodeWatcher, Trace
 from mimicpipe.rng import attempt_seeds
 
 _SEED_BLOCK = 1024
@@ -50,6 +51,18 @@ class RunOptions:
     """Language instruction; empty is the env's own."""
 
 
+def _both(watcher: EpisodeWatcher | None, on_outcome: OnOutcome) -> OnOutcome:
+    """Tell the watcher, too."""
+    if watcher is None:
+        return on_outcome
+
+    def tell(outcome: Outcome) -> None:
+        watcher.settled(outcome)
+        on_outcome(outcome)
+
+    return tell
+
+
 class RunState:
     """Queues, budget, buffers and counters of one run over one env."""
 
@@ -67,6 +80,7 @@ class RunState:
         selector: IdleTimingSelector | None = None,
         frame_columns: FrameColumns | None = None,
         perturbation: PerturbationConfig | None = None,
+        watcher: EpisodeWatcher | None = None,
     ) -> None:
         n, device = env.num_envs, env.device
         self.env = env
@@ -79,8 +93,15 @@ class RunState:
         checks = RequestChecks(device, env.action_dim, env.eef_names, env.gripper_dim, env.noise_dim)
         self.action_queue = ActionQueue(self.board, checks, lock=lock)
         self.reset_queue.not_during = self.action_queue
+        self.trace = None if watcher is None else Trace(env, watcher)
         self.ledger = Ledger(
-            self.budget, self.clock, self.counters, sink, failed_sink, on_outcome, max_errors=ERRORS_IN_A_ROW * n
+            self.budget,
+            self.clock,
+            self.counters,
+            sink,
+            failed_sink,
+            _both(watcher, on_outcome),
+            max_errors=ERRORS_IN_A_ROW * n,
         )
         self.playheads = Playheads(n, env.eef_names, env.gripper_dim, env.noise_dim, device)
         self.rollout = RolloutBuffer(n, device) if sink is not None or failed_sink is not None else None

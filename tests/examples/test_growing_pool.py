@@ -2,7 +2,7 @@ import asyncio
 
 from example_runs import assert_same_episodes, attempts
 
-from examples.growing_pool import CustomDataGenInfoPool
+from examples.growing_pool import MirrorPool
 from mimicpipe.datagen.subtask import SubTaskConfig
 from mimicpipe.envs.kinematic import KinematicEnv
 from mimicpipe.envs.tasks.pick import PickTask
@@ -24,7 +24,7 @@ def test_attempt_k_is_made_of_the_first_demos_only_at_every_num_envs(run):
 
 
 def test_many_may_ask_it_to_grow_at_once():
-    pool = CustomDataGenInfoPool(
+    pool = MirrorPool(
         KinematicEnv(PickTask(), 1), SUBTASKS, str(BUNDLED_DEMOS / "pick.hdf5"), max_demos=3, on_error="raise"
     )
 
