@@ -1,6 +1,8 @@
 """Errors a user can mend: one line that says what, where, the valid choices and the fix."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 
 class MimicpipeError(Exception):
@@ -20,9 +22,11 @@ class RecorderError(RuntimeError):
 
     Attributes:
         published: the folder of the episodes that were saved all the same; None if there is no dataset.
+        missing: {index: frames} of episodes that could not be written; in the dataset, those behind them moved up.
     """
 
     published: Path | None = None
+    missing: Mapping[int, int] = MappingProxyType({})
 
 
 class StallError(MimicpipeError):

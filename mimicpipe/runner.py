@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # heavy: imported once the config is known to be good
     from mimicpipe.build import Recorders
     from mimicpipe.envs.base import MimicEnv
     from mimicpipe.pipeline.run_state import RunState
+    from mimicpipe.report.attempts import AttemptsLog
     from mimicpipe.report.sample import EpisodeSample
     from mimicpipe.report.series import Series
     from mimicpipe.resume import Settled
@@ -107,6 +108,7 @@ class Job:
         self.setup_s = 0.0
         self.state: RunState | None = None
         self.recorders: Recorders | None = None
+        self.attempts: AttemptsLog | None = None
         self.trackers: CompositeTracker | None = None
         self.series: Series | None = None
         self.sample: EpisodeSample | None = None
@@ -141,7 +143,7 @@ class Job:
             settled = self._settled()
             self.recorders = build.build_recorders(config, env, settled)
             self.trackers = build.build_trackers(config, self.output_dir)
-            attempts = AttemptsLog(self.output_dir / "attempts.jsonl", settled.rows if settled else ())
+            self.attempts = attempts = AttemptsLog(self.output_dir / "attempts.jsonl", settled.rows if settled else ())
             stack.callback(attempts.close)
             if self.recorders.demos is not None:
                 self.recorders.demos.on_durable = attempts.durable
@@ -249,9 +251,19 @@ class Job:
                 except Exception as error:
                     if isinstance(error, RecorderError) and error.published is not None:
                         self.datasets[name] = error.published
+                        self._leave_out(error.missing, demos=name == "demos")
                     if raising:
                         raise
                     _log.error("finalizing the dataset failed, too: %s", error)
+
+    def _leave_out(self, missing: Mapping[int, int], *, demos: bool) -> None:
+        """Episodes that were committed, but could not be written, do not count."""
+        assert self.state is not None
+        counters = self.state.counters
+        counters.frames_committed -= sum(missing.values())
+        if demos and self.attempts is not None:
+            counters.episodes_committed -= len(missing)
+            self.attempts.without(missing)
 
     def _end_stuck(self, error: StallError) -> None:
         """The event loop cannot end the run: complete dataset and report from this thread, and end the process."""

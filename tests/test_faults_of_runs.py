@@ -1,7 +1,9 @@
 """Whole runs with something wrong in them: each ends in time, with run.json and the right exit code."""
 
+import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +14,9 @@ from pathlib import Path
 
 import pytest
 from in_process import run_main
+
+from mimicpipe.recorders.digest import digest
+from mimicpipe.recorders.episode_rows import read_episode_metadata
 
 ROOT = Path(__file__).parents[1]
 OWN = ROOT / "tests" / "cli"
@@ -173,6 +178,82 @@ def test_a_generator_that_nothing_can_end_ends_the_process_with_run_json(argumen
     assert said in err
     assert (record["exit_code"], record["exit_reason"].partition(":")[0]) == (1, "StallError")
     assert said in record["exit_reason"]
+
+
+def rows_of_run() -> list[dict]:
+    """attempts.jsonl of the only run."""
+    (path,) = Path.cwd().glob("**/attempts.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_an_episode_that_cannot_be_written_leaves_the_numbers_of_the_dataset(in_process):
+    code, _, err = in_process("recorder._target_=own_faults.LossyRecorder", "num_demos=1000000", "env.num_envs=4")
+    assert code == 1
+    assert "the encoder has failed" in err
+    (record,) = records()
+    dataset = [(row["attempt"], row["episode_index"]) for row in read_episode_metadata(Path(record["dataset"]["root"]))]
+    rows = [(row["attempt"], row["episode_index"]) for row in rows_of_run() if row["success"]]
+    assert rows == dataset
+    assert len(rows) == record["counts"]["episodes"] > 3  # some of them behind the one that is missing
+    missing = next(k for k in range(len(rows)) if k not in dict(rows))
+    assert missing >= 3
+    assert rows[-1][0] > missing
+
+
+def test_jumps_of_the_clock_change_nothing(in_process, monkeypatch):
+    """A clock that is set back and forth, by an hour at a time, whenever somebody looks at it."""
+    plain = ["recorder=async", "num_demos=12"]
+    assert in_process(*plain, "hydra.run.dir=plain")[0] == 0
+    jumps = itertools.cycle([0.0, 3600.0, -3600.0, 7200.0, -86400.0])
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + next(jumps))
+    assert in_process(*plain, "hydra.run.dir=jumping", "stall_timeout_s=20")[0] == 0
+    assert digest(Path("jumping/dataset")) == digest(Path("plain/dataset"))
+    assert Path("jumping/attempts.jsonl").read_text() == Path("plain/attempts.jsonl").read_text()
+
+
+def test_two_runs_cannot_write_one_dataset():
+    root = Path("shared").absolute()
+    with running("recorder=async", "num_demos=1000000", f"dataset.root={root}") as first:
+        wait_for(first, settled)
+        with running("recorder=async", "num_demos=1", f"dataset.root={root}") as second:
+            _, err = second.communicate(timeout=LIMIT_S)
+        assert second.returncode == 2
+        assert err == f"error: dataset.root={root}: process {first.pid} is writing this dataset; choose another\n"
+        first.send_signal(signal.SIGTERM)
+        first.communicate(timeout=LIMIT_S)
+    assert first.returncode == 143
+    assert read_episode_metadata(root)
+    assert not (root.parent / ".shared.staging").exists()
+
+
+def test_a_folder_that_is_removed_under_a_run_ends_it():
+    root = Path("data").absolute() / "set"
+    with running("recorder=async", "num_demos=1000000", f"dataset.root={root}") as process:
+        wait_for(process, settled)
+        shutil.rmtree(root.parent)
+        _, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 1
+    (record,) = records()
+    assert record["exit_reason"].startswith("RecorderError: ")
+    assert str(root.parent / ".set.staging") in err
+    assert not root.exists()
+
+
+@pytest.mark.parametrize("recorder", ["async", "sharded"])
+def test_nothing_but_the_results_is_left(recorder, tmp_path, monkeypatch):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    arguments = [f"recorder={recorder}", "num_demos=6", "recorder.save_failed=true", "hydra.run.dir=run"]
+    with running(*arguments, "preview=false") as process:
+        _, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0, err
+    assert list(scratch.iterdir()) == []
+    names = {path.name for path in Path("run").iterdir()} - {"dataset_failed"}  # where none has failed
+    reports = {f"report.{kind}" for kind in ("html", "json")} | {"run.json", "metrics.jsonl", "mimicpipe.log"}
+    assert names == {".hydra", "attempts.jsonl", "dataset", *reports}
+    assert sorted(path.name for path in Path("run/dataset").iterdir()) == ["data", "meta"]
 
 
 def test_an_exit_code_of_its_own_is_no_signal(in_process):

@@ -109,6 +109,7 @@ class DatasetRecorder(Recorder):
         self._rollouts = 0
         self._num_saved = 0
         self._failures: list[tuple[str, BaseException]] = []
+        self._missing: dict[int, int] = {}
         self._finalized = False
         self._path: Path | None = None
         self._bytes_written = 0
@@ -218,7 +219,7 @@ class DatasetRecorder(Recorder):
         if self._path is not None:
             message += f"; the {self._num_saved} episodes saved whole are in {self._path}"
         raised = RecorderError(message)
-        raised.published = self._path
+        raised.published, raised.missing = self._path, dict(self._missing)
         raise raised from failures[0][1]
 
 

@@ -204,6 +204,7 @@ class ShardedRecorder(DatasetRecorder):
             writer.close()
 
     def _note_failures(self, failures: Sequence[tuple[_Job, Exception]]) -> None:
+        self._missing.update((job.index, job.commit.episode.outcome.length) for job, _ in failures)
         self._failures.extend((str(job.commit), error) for job, error in failures)
 
     def _note_written(self, jobs: Sequence[_Job], began: float) -> None:

@@ -15,6 +15,9 @@ from mimicpipe.envs.kinematic import KinematicEnv
 from mimicpipe.envs.mujoco.env import MujocoEnv
 from mimicpipe.pipeline.protocol import PlanFailedError
 from mimicpipe.recorders.base import Recorder
+from mimicpipe.recorders.episode_writer import EpisodeWriter
+from mimicpipe.recorders.sharded import ShardedRecorder
+from mimicpipe.recorders.staged_storage import StagedStorage
 from mimicpipe.rng import attempt_seeds
 
 
@@ -49,6 +52,27 @@ class FaultyRecorder(Recorder):
         if self.hangs == "finalize":
             time.sleep(3600)
         time.sleep(self.finalize_s)
+
+
+class LossyRecorder(ShardedRecorder):
+    """Cannot write the first episode of an attempt from 3 on, and takes a while to find out."""
+
+    class _Storage(StagedStorage):
+        class _Writer(EpisodeWriter):
+            lost = False
+
+            def _record(self, episode):
+                if episode.meta["attempt"] >= 3 and not self.lost:
+                    self.lost = True
+                    time.sleep(0.5)
+                    raise OSError("the encoder has failed")
+                return super()._record(episode)
+
+        def writer(self, number):
+            assert self._area is not None
+            return self._Writer(self._area.log(number), self._header)
+
+    _storage_class = _Storage
 
 
 class SlowPool(StraightPickPool):

@@ -2,12 +2,18 @@
 
 import os
 import shutil
+import tempfile
+import threading
+from pathlib import Path
 
 import pytest
 import torch
 from full_disk import largest_file
+from small_episodes import CAMERAS
 
-from mimicpipe.errors import RecorderError
+from mimicpipe.envs.base import Feature
+from mimicpipe.errors import ConfigError, RecorderError
+from mimicpipe.recorders import camera_encoder
 from mimicpipe.recorders.async_lerobot import AsyncLeRobotRecorder
 from mimicpipe.recorders.episode_rows import episode_row, read_episode_metadata
 from mimicpipe.recorders.lerobot import LeRobotRecorder
@@ -176,3 +182,74 @@ def test_the_async_recorder_raises_a_failed_write_at_the_next_commit(tmp_path, f
     assert failure_of(recorder.try_commit, make_episode(7)) == message
     assert failure_of(recorder.finalize) == message
     assert os.listdir(tmp_path) == ["parent"]
+
+
+@pytest.fixture
+def as_nobody(tmp_path):
+    """A folder that may be read and not written, by this process as long as the test lasts: root may write anywhere."""
+    folder = Path(tempfile.mkdtemp())  # pytest's own folders are closed to others
+    (folder / "parent").mkdir()
+    folder.chmod(0o755)
+    (folder / "parent").chmod(0o555)
+    nobody, root = 65534, os.geteuid()
+    if root == 0:
+        os.chown(folder / "parent", nobody, nobody)
+        os.seteuid(nobody)
+    yield folder / "parent"
+    if root == 0:
+        os.seteuid(root)
+    (folder / "parent").chmod(0o755)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("kind", [LeRobotRecorder, AsyncLeRobotRecorder])
+def test_a_folder_that_may_not_be_written_is_refused(as_nobody, features, kind):
+    with pytest.raises(ConfigError, match=rf"set: cannot be made in {as_nobody} \(Permission denied\); choose another"):
+        kind(as_nobody / "set", "local/test", 20, features)
+
+
+def test_a_folder_that_becomes_read_only_is_told_at_the_next_commit(as_nobody, features, make_episode, wait_until):
+    as_nobody.chmod(0o755)
+    recorder = AsyncLeRobotRecorder(as_nobody / "set", "local/test", 20, features)
+    as_nobody.chmod(0o555)
+    recorder.commit(make_episode(6))
+    wait_until(lambda: recorder._failures)
+    message = failure_of(recorder.commit, make_episode(7))
+    assert "failed to write 1 committed episode(s): env 2 attempt 6: PermissionError: " in message
+    assert f"{as_nobody}/.set.staging" in message
+    assert failure_of(recorder.finalize) == message
+    assert os.listdir(as_nobody) == []
+
+
+def test_an_episode_that_cannot_be_encoded_is_named_and_the_others_keep_their_order(
+    root, make_episode, monkeypatch, wait_until
+):
+    features = {"observation.images.front": CAMERAS["observation.images.front"], "action": Feature("float32", (7,))}
+    encode = camera_encoder.encode_video
+
+    def failing(frames, *arguments):
+        frames = list(frames)
+        if (frames[0] == 13).all():
+            raise OSError("the encoder has failed")
+        return encode(frames, *arguments)
+
+    monkeypatch.setattr(camera_encoder, "encode_video", failing)
+    episodes = [make_episode(k, 3, features=features) for k in range(5)]
+    episodes[2].columns["observation.images.front"][0] = 13
+    recorder = AsyncLeRobotRecorder(root, "local/test", 20, features)
+    go_on, told = threading.Event(), []
+
+    def on_durable(episode, index):
+        told.append((episode.outcome.attempt, index))
+        go_on.wait()
+
+    recorder.on_durable = on_durable
+    for episode in episodes:  # the first one holds the writer up until all are in the queue
+        recorder.commit(episode)
+        wait_until(lambda: told)
+    go_on.set()
+    with pytest.raises(RecorderError, match=r"env 2 attempt 2: OSError: the encoder has failed") as caught:
+        recorder.finalize()
+    assert caught.value.missing == {2: 3}
+    assert told == [(k, k) for k in (0, 1, 3, 4)]
+    assert [row["attempt"] for row in read_episode_metadata(root)] == [0, 1, 3, 4]

@@ -224,10 +224,10 @@ def test_episodes_of_one_and_of_many_frames(root, features, make_episode, read_c
 @pytest.mark.slow
 def test_ten_thousand_short_episodes(root, make_episode, open_dataset):
     features = {"action": Feature("float32", (2,))}
-    record(root, [make_episode(k, 2, features=features) for k in range(10_000)], features)
+    record(root, [make_episode(k, 10, features=features) for k in range(10_000)], features)
     dataset = open_dataset(root)
-    assert (dataset.num_episodes, len(dataset)) == (10_000, 20_000)
-    assert torch.equal(dataset[19_999]["action"], make_episode(9_999, 2, features=features).columns["action"][1])
+    assert (dataset.num_episodes, len(dataset)) == (10_000, 100_000)
+    assert torch.equal(dataset[99_999]["action"], make_episode(9_999, 10, features=features).columns["action"][9])
 
 
 def test_memory_in_the_queue_is_bounded_by_bytes(root, features, make_episode, wait_until):
