@@ -16,14 +16,8 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from mimicpipe.errors import ConfigError
-from mimicpipe.generator_config import (
-    REPLAY_GENERATOR,
-    ConstraintConfig,
-    GeneratorConfig,
-    ReplayGeneratorConfig,
-    check_generator,
-)
-from mimicpipe.planner_config import PLANNER_SCHEMAS, SKILL_GENERATOR, PlannerConfig, check_planner
+from mimicpipe.generator_config import GENERATOR_SCHEMAS, ConstraintConfig, GeneratorConfig, check_generator
+from mimicpipe.planner_config import PLANNER_SCHEMAS, PlannerConfig, check_planner
 from mimicpipe.schema import at_least, conform, first_line, show, suggest, value_at, within
 
 # The functional form because "raise" is a keyword; OmegaConf reads an Enum by its members' names.
@@ -277,9 +271,7 @@ KINEMATIC_ENV = "mimicpipe.envs.kinematic.KinematicEnv"
 SCHEMAS: dict[str | None, type] = {
     "mimicpipe.envs.mujoco.env.MujocoEnv": MujocoEnvConfig,
     KINEMATIC_ENV: KinematicEnvConfig,
-    "mimicpipe.datagen.generator.DataGenerator": GeneratorConfig,
-    REPLAY_GENERATOR: ReplayGeneratorConfig,
-    SKILL_GENERATOR: GeneratorConfig,
+    **GENERATOR_SCHEMAS,
     **PLANNER_SCHEMAS,
     "mimicpipe.pools.hdf5.Hdf5Pool": Hdf5PoolConfig,
     GROWING_POOL: GrowingPoolConfig,

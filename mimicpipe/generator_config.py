@@ -11,6 +11,7 @@ from mimicpipe.schema import at_least, show, within
 
 Constraint = StrEnum("Constraint", ["sequential", "coordination"])
 CoordinationScheme = StrEnum("CoordinationScheme", ["replay", "transform", "translate"])
+SKILL_GENERATOR = "mimicpipe.datagen.skillgen.SkillGenerator"
 REPLAY_GENERATOR = "mimicpipe.datagen.replay.ReplayGenerator"
 GENERATOR_RUN_KEYS = ("perturbation",)
 """Keys of `generator` that are for the run, not for the generator's constructor."""
@@ -55,6 +56,20 @@ class ReplayGeneratorConfig(GeneratorConfig):
     state_tolerance: float = at_least(0, 1e-3)
     position_tolerance: float = at_least(0, 1e-3)
     rotation_tolerance: float = at_least(0, 1e-2)
+
+
+@dataclass
+class SkillGeneratorConfig(GeneratorConfig):
+    """`generator=skillgen`."""
+
+    demo_tries: int = at_least(1, 10)
+
+
+GENERATOR_SCHEMAS: dict[str, type] = {
+    "mimicpipe.datagen.generator.DataGenerator": GeneratorConfig,
+    REPLAY_GENERATOR: ReplayGeneratorConfig,
+    SKILL_GENERATOR: SkillGeneratorConfig,
+}
 
 
 def check_generator(node: dict[str, Any]) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 from omegaconf import MISSING
 
 from mimicpipe.errors import ConfigError
+from mimicpipe.generator_config import SKILL_GENERATOR
 from mimicpipe.schema import at_least
 
-SKILL_GENERATOR = "mimicpipe.datagen.skillgen.SkillGenerator"
 LINEAR_PLANNER = "mimicpipe.planners.linear.LinearPlanner"
 RRT_PLANNER = "mimicpipe.planners.rrt.RrtPlanner"
 CUROBO_PLANNER = "mimicpipe.planners.curobo.CuroboPlanner"

@@ -24,6 +24,10 @@ class MotionRequest:
     """(G,) gripper action on the way."""
     state: npt.NDArray[np.float64]
     """(S,) the slot's state, from `get_state`."""
+    skill: npt.NDArray[np.float32]
+    """(L, 4, 4) target poses behind the way, one a control step, which the eef must be able to follow; L may be 0."""
+    acts_on: str | None
+    """The object that the skill is about, which it may touch."""
 
 
 class MotionPlanner(Protocol):

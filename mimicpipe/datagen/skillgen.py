@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from mimicpipe import rng
 from mimicpipe.datagen.batch import EefSpec, Rows, World, eef_spec
 from mimicpipe.datagen.choose import DemoChooser
 from mimicpipe.datagen.constraints import SubTaskConstraintConfig
@@ -32,6 +34,9 @@ from mimicpipe.pipeline.episode import Attempt
 from mimicpipe.pipeline.protocol import Plan, PlanFailedError
 from mimicpipe.pipeline.run_state import RunState
 
+_OTHERS, _DEMOS = 1 << 40, 1 << 24
+"""Positions in stream SELECTION of the order in which demos are tried: _OTHERS + number of the subtask * _DEMOS on."""
+
 
 @dataclass(slots=True)
 class _Attempt:
@@ -47,6 +52,13 @@ class _Attempt:
     run_seed: int
     ids: Tensor
     """(1,) the slot."""
+    asked: int = 0
+    """Ways that were asked for."""
+
+    def row(self, subtask: int) -> Rows:
+        """The attempt as the only row of a batch."""
+        one = np.ones(1, dtype=np.int64)
+        return Rows(0 * one, self.slot * one, self.seed * one, self.visible * one, subtask * one)
 
 
 @dataclass(slots=True)
@@ -98,6 +110,7 @@ class SkillGenerator:
         subtask_configs: {eef: its subtasks}; None is the pool's. They must be those the pool was cut with.
         datagen_cfg: how demos are chosen; None is the default.
         task_constraint_configs: must be empty.
+        demo_tries: demos to try, one after the other, until there is a way to the skill of one of them.
 
     Raises:
         ConfigError: the task has no start signal, or has constraints.
@@ -112,6 +125,7 @@ class SkillGenerator:
         subtask_configs: SubtaskConfigs | None = None,
         datagen_cfg: DataGenConfig | None = None,
         task_constraint_configs: Sequence[SubTaskConstraintConfig] = (),
+        demo_tries: int = 10,
     ) -> None:
         pool = src_demo_datagen_info_pool
         self.datagen_cfg = datagen_cfg or DataGenConfig()
@@ -129,6 +143,7 @@ class SkillGenerator:
         self.src_demo_datagen_info_pool = pool
         self.subtask_configs = pool.subtask_configs
         self.planner = planner
+        self.demo_tries = demo_tries
         self._specs = [eef_spec(pool, self.datagen_cfg, index) for index in range(len(pool.eef_names))]
         self._segments = {eef: SkillSegments(pool, eef) for eef in pool.eef_names}
         cells = 1 + max(int(spec.cell.max()) for spec in self._specs)
@@ -181,7 +196,7 @@ class SkillGenerator:
         while not all(eef.done for eef in eefs):
             for eef in eefs:
                 if not eef.left and not eef.done:
-                    demo = await self._plan_next(this, eef, len(chosen))
+                    demo = await self._plan_next(this, eef)
                     chosen.append({"eef": eef.spec.name, "subtask": eef.next - 1, "demo": demo})
             await self._play(env_id, env_action_queue, eefs, min(eef.left for eef in eefs if eef.left))
         if self.datagen_cfg.settle_steps:
@@ -194,46 +209,69 @@ class SkillGenerator:
         await queue.put((env_id, Plan(targets, grippers, noise)))
         await queue.join()
 
-    async def _plan_next(self, this: _Attempt, eef: _Eef, number: int) -> str:
+    async def _plan_next(self, this: _Attempt, eef: _Eef) -> str:
         """Let an eef play its next subtask; the name of the demo."""
-        name = eef.spec.name
-        demo, skill = self._skill(this, eef)
-        way = np.empty((0, 4, 4), dtype=np.float32)
-        if self.subtask_configs[name][eef.next].subtask_start_signal is not None:
-            request = MotionRequest(
-                eef=name,
-                seed=this.seed,
-                number=number,
-                start=self.env.get_robot_eef_pose(name, this.ids)[0].cpu().numpy(),
-                goal=skill[0].pose.cpu().numpy(),
-                gripper=(skill[0].gripper_action if eef.last_gripper is None else eef.last_gripper).cpu().numpy(),
-                state=self.env.get_state(this.ids)[0].cpu().numpy(),
-            )
-            with this.run.away(this.slot):
-                way = await self.planner.plan(request)
-        self._write(eef, this.seed, torch.from_numpy(way).to(self.env.device), skill)
-        return self.src_demo_datagen_info_pool.demo_names[demo]
+        failure = PlanFailedError("no demo was tried")
+        for demo in self._demos(this, eef):
+            skill = self._skill(this, eef, demo)
+            try:
+                way = await self._way(this, eef, skill)
+            except PlanFailedError as error:
+                failure = error
+                continue
+            self._chooser.remember(eef.spec, this.row(eef.next), np.asarray([demo]))
+            self._write(eef, this.seed, torch.from_numpy(way).to(self.env.device), skill)
+            return self.src_demo_datagen_info_pool.demo_names[demo]
+        raise failure
 
-    def _skill(self, this: _Attempt, eef: _Eef) -> tuple[int, WaypointTrajectory]:
-        """The demo of an eef's next subtask, and its skill, moved to where the object is now."""
-        pool, spec, subtask = self.src_demo_datagen_info_pool, eef.spec, eef.next
-        config, joins = self.subtask_configs[spec.name][subtask], self.datagen_cfg
-        one = np.ones(1, dtype=np.int64)
-        row = Rows(0 * one, this.slot * one, this.seed * one, this.visible * one, subtask * one)
-        world, errors = World(self.env, this.ids, pool.object_names, [this]), dict[int, Exception]()
-        _, demo = self._chooser.choose(spec, row, world, errors)
+    def _demos(self, this: _Attempt, eef: _Eef) -> list[int]:
+        """Demos to try for an eef's next subtask: the one that is chosen, or that an earlier subtask has settled; then
+        others by chance."""
+        row, spec, errors = this.row(eef.next), eef.spec, dict[int, Exception]()
+        _, chosen = self._chooser.choose(spec, row, self._world(this), errors)
         if errors:
             raise errors[0]
-        begin, end = self._segments[spec.name].of_segments(row.seeds, row.subtask, demo)[:, 0].tolist()
+        offset = _OTHERS + int(spec.draw[eef.next]) * _DEMOS
+        order = np.argsort(rng.uniforms(this.seed, rng.Stream.SELECTION, this.visible, offset=offset)[0], kind="stable")
+        return [*chosen.tolist(), *(demo for demo in order.tolist() if demo != chosen[0])][: self.demo_tries]
+
+    def _world(self, this: _Attempt) -> World:
+        return World(self.env, this.ids, self.src_demo_datagen_info_pool.object_names, [this])
+
+    async def _way(self, this: _Attempt, eef: _Eef, skill: WaypointTrajectory) -> npt.NDArray[np.float32]:
+        """(T, 4, 4) to where a skill begins; none where the subtask before has led there."""
+        name = eef.spec.name
+        if self.subtask_configs[name][eef.next].subtask_start_signal is None:
+            return np.empty((0, 4, 4), dtype=np.float32)
+        request = MotionRequest(
+            eef=name,
+            seed=this.seed,
+            number=this.asked,
+            start=self.env.get_robot_eef_pose(name, this.ids)[0].cpu().numpy(),
+            goal=skill[0].pose.cpu().numpy(),
+            gripper=(skill[0].gripper_action if eef.last_gripper is None else eef.last_gripper).cpu().numpy(),
+            state=self.env.get_state(this.ids)[0].cpu().numpy(),
+            skill=skill.poses().cpu().numpy(),
+            acts_on=self.subtask_configs[name][eef.next].object_ref,
+        )
+        this.asked += 1
+        with this.run.away(this.slot):
+            return await self.planner.plan(request)
+
+    def _skill(self, this: _Attempt, eef: _Eef, demo: int) -> WaypointTrajectory:
+        """A demo's skill of an eef's next subtask, moved to where the object is now."""
+        pool, spec, subtask = self.src_demo_datagen_info_pool, eef.spec, eef.next
+        config, joins, row = self.subtask_configs[spec.name][subtask], self.datagen_cfg, this.row(subtask)
+        begin, end = self._segments[spec.name].of_segments(row.seeds, row.subtask, np.asarray([demo]))[:, 0].tolist()
         start = eef.last_target
         if start is None or not joins.generation_interpolate_from_last_target_pose:
             start = self.env.get_robot_eef_pose(spec.name, this.ids)[0]
         object_pose = None
         if config.object_ref is not None:
-            object_pose = _pose(world.object_poses(spec.objects[subtask : subtask + 1], row.rows), start)
+            object_pose = _pose(self._world(this).object_poses(spec.objects[subtask : subtask + 1], row.rows), start)
         is_planned_to = config.subtask_start_signal is not None
-        skill = subtask_trajectory(
-            pool.datagen_infos[int(demo[0])],
+        return subtask_trajectory(
+            pool.datagen_infos[demo],
             spec.name,
             (begin, end),
             replace(config, num_interpolation_steps=0) if is_planned_to else config,
@@ -241,7 +279,6 @@ class SkillGenerator:
             start_pose=start,
             from_measured_pose=is_planned_to or joins.starts_at_measured_pose(subtask),
         )
-        return int(demo[0]), skill
 
     def _write(self, eef: _Eef, seed: int, way: Tensor, skill: WaypointTrajectory) -> None:
         """Let an eef play a way (T, 4, 4), the gripper held, and then a skill."""

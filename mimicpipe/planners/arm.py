@@ -92,6 +92,11 @@ class Arm:
         return out
 
 
+def moved_at_most(a: Array, b: Array) -> float:
+    """Metres that no point of the arm moves further than from joint positions a to b, on the straight way."""
+    return float((LEVERS * np.abs(b - a)).sum())
+
+
 def _times_transposed(a: Array, b: Array) -> Array:
     """a @ b.T of two rotations, as sums of elementwise terms."""
     return a[:, None, 0] * b[None, :, 0] + a[:, None, 1] * b[None, :, 1] + a[:, None, 2] * b[None, :, 2]

@@ -17,7 +17,7 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 
-from mimicpipe.planners.arm import Arm
+from mimicpipe.planners.arm import Arm, moved_at_most
 
 Array = npt.NDArray[np.float64]
 Pair = tuple[int, int]
@@ -26,6 +26,9 @@ _SCENERY, _HELD, _HAND = 1, 2, 4
 """Collision bits of the copy: the arm's geoms ask for what they may not meet."""
 _TOUCHING = 0.002
 """A fingertip this near to an object holds it, together with the other one, metres."""
+_AROUND = 0.4
+"""What is nearer than the clearance at the start or the goal may be so up to here from it, in metres that no point of
+the arm moves further than."""
 _ENOUGH = 1e-4
 """Allowed for rounding, where a pair may be as near as it is at the start or the goal, metres."""
 
@@ -73,7 +76,7 @@ class Collisions:
         if self.held is not None:
             self._held_column = int(model.jnt_qposadr[model.body(self.held).jntadr[0]])
             self._in_hand = _relative(data, self._site, model.body(self.held).id)
-        self._nearest_allowed: dict[Pair, float] = {}
+        self._allowed: list[tuple[Array, dict[Pair, float]]] = []
 
     def near(self, joints: Array) -> dict[Pair, float]:
         """Distance of each pair of geoms that is nearer than the clearance; below zero they overlap."""
@@ -94,31 +97,50 @@ class Collisions:
         return found
 
     def allow(self, joints: Array) -> None:
-        """Let pairs be as near as they are here: at the start, where the hand has just let go of something, or at the
-        goal."""
-        for pair, distance in self.near(joints).items():
-            least = min(distance, self._nearest_allowed.get(pair, distance))
-            self._nearest_allowed[pair] = least
+        """Around these joint positions, let pairs be as near as they are here: at the start, where the hand has just
+        let go of something, or at the goal."""
+        if found := self.near(joints):
+            self._allowed.append((joints, found))
 
     def free(self, joints: Array, keep: float | None = None) -> bool:
         """Whether everything keeps its distance: the clearance, or `keep`, or less where that is allowed."""
+        found = self.near(joints)
+        if not found:
+            return True
         keep = self.clearance if keep is None else keep
+        allowed = [pairs for there, pairs in self._allowed if moved_at_most(there, joints) < _AROUND]
         return all(
-            distance >= min(keep, self._nearest_allowed.get(pair, keep)) - _ENOUGH
-            for pair, distance in self.near(joints).items()
+            distance >= min([keep, *(pairs.get(pair, keep) for pairs in allowed)]) - _ENOUGH
+            for pair, distance in found.items()
         )
 
     def overlap(self, joints: Array, most: float) -> str | None:
         """What overlaps by more than `most` metres, in words."""
-        deep = [(distance, pair) for pair, distance in self.near(joints).items() if distance < -most]
+        return self._in_words(self.near(joints), most)
+
+    def overlap_of_arm(self, joints: Array, most: float, acts_on: str | None) -> str | None:
+        """Likewise of the arm, without what it holds and what it acts on: a body with all that is fixed to it."""
+        model = self._model
+        root = -1 if acts_on is None else int(model.body_rootid[model.body(acts_on).id])
+        found = {
+            pair: distance
+            for pair, distance in self.near(joints).items()
+            if all(
+                model.body_rootid[body] != root and model.body(body).name != self.held for body in self._bodies(pair)
+            )
+        }
+        return self._in_words(found, most)
+
+    def _in_words(self, found: Mapping[Pair, float], most: float) -> str | None:
+        deep = [(distance, pair) for pair, distance in found.items() if distance < -most]
         if not deep:
             return None
         distance, pair = min(deep)
-        first, second = (self._name(geom) for geom in pair)
+        first, second = (self._model.body(body).name for body in self._bodies(pair))
         return f"{first} and {second} overlap by {-1000.0 * distance:.1f} mm"
 
-    def _name(self, geom: int) -> str:
-        return self._model.body(self._model.geom_bodyid[geom]).name
+    def _bodies(self, pair: Pair) -> list[int]:
+        return [int(self._model.geom_bodyid[geom]) for geom in pair]
 
     def _carry(self) -> None:
         data, column = self._data, self._held_column

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mimicpipe import rng
 from mimicpipe.datagen.motion import MotionRequest
-from mimicpipe.planners.arm import LEVERS, LOWER, SPEED_LIMITS, UPPER
+from mimicpipe.planners.arm import LEVERS, LOWER, SPEED_LIMITS, UPPER, moved_at_most
 from mimicpipe.planners.collision import Collisions, Scenes
 from mimicpipe.planners.pacing import fractions, turn_between
 from mimicpipe.planners.rrt_connect import EdgeFree, rrt_connect, shorten
@@ -30,12 +30,16 @@ _STEP = 0.4
 """Longest extension of a tree, metres that no point of the arm moves further than."""
 _FEW = 8
 """Pieces of an edge that are looked at for its pace, for each 10 cm."""
-_OVERLAP = 0.004
-"""Overlap at the start that contact explains, metres: contacts are soft."""
+_OVERLAP = 0.03
+"""Overlap at the start that the arm may get out of, metres: contacts are soft, and a reset may put a fixture there."""
 _TOUCH = 0.001
 """Likewise at the goal, and what the followed path keeps, metres."""
 _ARRIVED = 0.02
 """How far the arm that follows may be from the goal in the end, metres and radians."""
+_ASTRAY, _TURNED = 0.015, 0.1
+"""How far an arm without lag may be from a skill's targets, metres and radians."""
+_BARRED = 0.002
+"""Overlap of the arm with what a skill is not about, metres, with which the skill is not tried."""
 _AROUND = 0.8
 """Every second sample is this near to the start or a goal in every joint, radians."""
 _NUMBER_STRIDE, _ROUND_STRIDE, _SHORTCUTS, _POSTURES = 1 << 48, 1 << 40, 1 << 32, 1 << 33
@@ -123,6 +127,8 @@ class Search:
             overlap = self.collisions.overlap(posture, _TOUCH)
             if overlap is not None:
                 why = f"the way ends in a collision: {overlap}"
+            elif (hindrance := self._hindrance(posture)) is not None:
+                why = hindrance
             elif all(float(np.max(np.abs(posture - other))) > 0.05 for other in found):
                 found.append(posture)
                 if seed is start:
@@ -132,6 +138,24 @@ class Search:
         for posture in found:
             self.collisions.allow(posture)
         return sorted(found, key=lambda posture: _length(start, posture))
+
+    def _hindrance(self, posture: Array) -> str | None:
+        """Why the arm cannot do the skill from here, which was shown elsewhere; None if it can. It may meet its limits,
+        or something that the skill is not about."""
+        targets = self._request.skill.astype(np.float64)
+        if not len(targets):
+            return None
+        followed = self._arm.follow(posture, targets)
+        done = self._arm.poses(followed)
+        away = np.sqrt(((done[:, :3, 3] - targets[:, :3, 3]) ** 2).sum(axis=1))
+        turned = [turn_between(a[:3, :3], b[:3, :3]) for a, b in zip(done, targets, strict=True)]
+        if float(away.max()) > _ASTRAY or max(turned) > _TURNED:
+            return "the arm cannot follow the skill behind the way"
+        for joints in followed:
+            overlap = self.collisions.overlap_of_arm(joints, _BARRED, self._request.acts_on)
+            if overlap is not None:
+                return f"something is in the way of the skill: {overlap}"
+        return None
 
     def _path(self, start: Array, goals: Sequence[Array], number: int) -> list[Array] | None:
         settings, offset = self._settings, number * _ROUND_STRIDE
@@ -153,14 +177,14 @@ class Search:
     def _edge_free(self, a: Array, b: Array) -> bool:
         """The straight way between two joint positions. Between two of those looked at no point of the arm moves
         further than twice the clearance, so what keeps the clearance at both does not touch anything in between."""
-        pieces = max(1, math.ceil(_bound(a, b) / (2.0 * self._settings.clearance)))
+        pieces = max(1, math.ceil(moved_at_most(a, b) / (2.0 * self._settings.clearance)))
         return all(self.collisions.free(a + (b - a) * (k / pieces)) for k in _coarse_to_fine(pieces))
 
     def _paced(self, path: Sequence[Array]) -> Motion:
         settings = self._settings
         points = [path[0][None]]
         for a, b in itertools.pairwise(path):
-            pieces = max(2, math.ceil(_FEW * _bound(a, b) / 0.1))
+            pieces = max(2, math.ceil(_FEW * moved_at_most(a, b) / 0.1))
             points.append(a + (b - a) * (np.arange(1, pieces + 1) / pieces)[:, None])
         joints = np.concatenate(points)
         poses = self._arm.poses(joints)
@@ -180,25 +204,20 @@ class Search:
         return Motion(targets, chosen, followed, self.collisions.checks)
 
     def _can_follow(self, start: Array, motion: Motion) -> bool:
-        """Whether the arm that the env leads along the targets gets there, and touches nothing."""
+        """Whether the arm that the env leads along the targets gets there, touches nothing, and can do the skill."""
         end = self._arm.poses(motion.followed[-1:])[0]
         away = float(np.sqrt(((end[:3, 3] - self._goal[:3, 3]) ** 2).sum()))
         if max(away, turn_between(end[:3, :3], self._goal[:3, :3])) > _ARRIVED:
             return False
         before = start
         for joints in motion.followed:
-            pieces = max(1, math.ceil(_bound(before, joints) / (2.0 * self._settings.clearance)))
+            pieces = max(1, math.ceil(moved_at_most(before, joints) / (2.0 * self._settings.clearance)))
             if not all(
                 self.collisions.free(before + (joints - before) * (k / pieces), _TOUCH) for k in range(1, pieces + 1)
             ):
                 return False
             before = joints
-        return True
-
-
-def _bound(a: Array, b: Array) -> float:
-    """Metres that no point of the arm moves further than."""
-    return float((LEVERS * np.abs(b - a)).sum())
+        return self._hindrance(motion.followed[-1]) is None
 
 
 def _length(a: Array, b: Array) -> float:
