@@ -15,7 +15,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 _TIMEOUT_S = 30.0
 _FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe",
           "--disable-background-networking", "--disable-component-update", "--no-first-run",
-          "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND")  # fmt: skip
+          "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1")  # fmt: skip
 
 
 def find_browser() -> str | None:
@@ -24,7 +24,7 @@ def find_browser() -> str | None:
 
 
 class Browser:
-    """One page of a browser without network.
+    """One page of a browser without network, but for this machine itself.
 
     Args:
         program: from `find_browser`.
@@ -88,8 +88,8 @@ class Browser:
                 assert "error" not in answer, answer
                 return answer["result"]
 
-    def open(self, path: Path, width: int, *, dark: bool = False, media: str = "", height: int = 900) -> None:
-        """Open a file, as a window of this width would."""
+    def open(self, path: Path | str, width: int, *, dark: bool = False, media: str = "", height: int = 900) -> None:
+        """Open a file or an address, as a window of this width would."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
                   mobile=width < 600)  # fmt: skip
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
@@ -97,7 +97,7 @@ class Browser:
         self.complaints.clear()
         self.requests.clear()
         self._loaded = False
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=path if isinstance(path, str) else path.resolve().as_uri())
         while not self._loaded:
             self._receive()
 
