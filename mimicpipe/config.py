@@ -57,6 +57,7 @@ class SubtaskConfig:
     next_subtask_description: str = ""
     subtask_start_signal: str | None = None
     subtask_start_offset_range: list[int] = field(default_factory=lambda: [0, 0], metadata={"interval": True})
+    num_settle_steps: int = at_least(0, 0)
 
 
 @dataclass
@@ -375,7 +376,7 @@ def _check_task(task: dict[str, Any]) -> None:
     for eef, nodes in task["subtasks"].items():
         for number, node in enumerate(nodes):
             _check_strategy(f"task.subtasks.{eef}[{number}].selection_strategy", node["selection_strategy"])
-            for key in ("num_interpolation_steps", "num_fixed_steps"):
+            for key in ("num_interpolation_steps", "num_fixed_steps", "num_settle_steps"):
                 steps[f"task.subtasks.{eef}[{number}].{key}"] = node[key]
     for key, value in steps.items():
         if value > limit:

@@ -76,7 +76,8 @@ def _peer_constraint(cfg: Any, constraint: SubTaskConstraintConfig) -> Any:
 
 
 def _peer_subtask(cfg: Any, config: SubTaskConfig) -> Any:
-    values = {field.name: getattr(config, field.name) for field in fields(SubTaskConfig)}
+    known = {field.name for field in fields(cfg.SubTaskConfig)}
+    values = {field.name: getattr(config, field.name) for field in fields(SubTaskConfig) if field.name in known}
     values["selection_strategy_kwargs"] = dict(config.selection_strategy_kwargs)
     values["action_noise"] = float(config.action_noise)
     return cfg.SubTaskConfig(**values)

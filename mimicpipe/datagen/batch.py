@@ -38,6 +38,8 @@ class EefSpec:
     """Index into `pool.object_names`, -1 for none."""
     noise: npt.NDArray[np.float32]
     """Standard deviation of the action noise in the segment."""
+    settle: Ints
+    """Steps to wait before each change of the gripper."""
     quiet: Ints
     """Steps at the start that have no noise: all before the segment's first pose, or none."""
     cell: Ints
@@ -68,6 +70,7 @@ def eef_spec(pool: DataGenInfoPool, config: DataGenConfig, index: int) -> EefSpe
         measured=measured,
         objects=np.asarray(objects, dtype=np.int64),
         noise=np.asarray([c.action_noise for c in subtasks], dtype=np.float32),
+        settle=np.asarray([c.num_settle_steps for c in subtasks], dtype=np.int64),
         quiet=np.where(is_quiet, between + fixed, 0),
         cell=own_cell + (before if config.generation_select_src_per_arm else 0),
         draw=before + numbers,

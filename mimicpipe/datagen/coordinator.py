@@ -18,6 +18,7 @@ from mimicpipe.datagen.pool import DataGenInfoPool
 from mimicpipe.datagen.rigid import Floats
 from mimicpipe.datagen.subtask import DataGenConfig
 from mimicpipe.datagen.timing import Mask, Timing
+from mimicpipe.errors import ConfigError
 
 Singles = npt.NDArray[np.float32]
 Emitted = tuple[Ints, Ints, Singles]
@@ -56,6 +57,13 @@ class Coordinator:
         check_constraints(
             constraints, {eef: [c.object_ref for c in configs] for eef, configs in pool.subtask_configs.items()}
         )
+        for number, constraint in enumerate(constraints):
+            for eef, subtask in constraint.eef_subtask_constraint_tuple if constraint.is_coordination else ():
+                if pool.subtask_configs[eef][subtask].num_settle_steps:
+                    raise ConfigError(
+                        f"task.subtasks.{eef}[{subtask}].num_settle_steps: must be 0, as the subtask keeps time with "
+                        f"another (task.constraints[{number}])"
+                    )
         self._pool = pool
         self._specs = specs
         self._grippers = slice(_GRIPPER, _GRIPPER + pool.env.gripper_dim)

@@ -25,6 +25,7 @@ from mimicpipe.datagen.coordinator import Coordinator
 from mimicpipe.datagen.noise import unit_noise
 from mimicpipe.datagen.pool import DataGenInfoPool
 from mimicpipe.datagen.rigid import Floats
+from mimicpipe.datagen.settling import settled
 from mimicpipe.datagen.sim import MimicSim
 from mimicpipe.datagen.subtask import DataGenConfig, check_datagen_config
 from mimicpipe.datagen.timing import GOES_ON
@@ -249,6 +250,13 @@ class SubtaskPlanner:
         eef_now = _NO_POSES if from_last.all() else world.eef_poses(spec.name, batch.rows)
         self._stitch(spec, batch, table, object_now, eef_now, int(steps.max()), waypoints)
         self._planned[batch.slots, spec.index] += steps
+        if spec.settle.any():
+            changing = self._pool.timeline[f"change/{spec.name}"][0]
+            first = table[:, stitch.START]
+            changes = [np.flatnonzero(changing[s + 1 : s + n]) + 1 for s, n in zip(first, end - begin, strict=True)]
+            gripper = slice(16, 16 + self._env.gripper_dim)
+            more, waypoints = settled(waypoints, lengths, lead, changes, spec.settle[subtask], gripper)
+            steps, lengths = steps + more, lengths + more
         return steps, lengths, waypoints
 
     def _on_device(self, rows: Ints, lengths: Ints, waypoints: npt.NDArray[np.float32]) -> EefPlans:

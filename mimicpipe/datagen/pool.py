@@ -16,6 +16,7 @@ from mimicpipe import poses
 from mimicpipe.datagen.checks import check_finite, check_rotations, check_shapes
 from mimicpipe.datagen.datagen_info import DatagenInfo, SourceDemo
 from mimicpipe.datagen.segments import Boundaries, find_boundaries
+from mimicpipe.datagen.settling import gripper_changes
 from mimicpipe.datagen.sim import MimicSim
 from mimicpipe.datagen.subtask import SubtaskConfigs, check_subtask_configs
 from mimicpipe.datagen.timeline import GrowingRows, Timeline
@@ -107,7 +108,12 @@ class DataGenInfoPool:
         objects = len(self.object_names)
         widths = {"objects": 16 * objects}
         for eef in self.eef_names:
-            widths |= {f"target/{eef}": 12 + gripper_dim, f"eef/{eef}": 16, f"in_object/{eef}": 16 * objects}
+            widths |= {
+                f"change/{eef}": 1,
+                f"target/{eef}": 12 + gripper_dim,
+                f"eef/{eef}": 16,
+                f"in_object/{eef}": 16 * objects,
+            }
         return widths
 
     @property
@@ -257,6 +263,7 @@ class DataGenInfoPool:
             # The last row of a pose is the same everywhere, and these are the tables that much is read from.
             target = info.target_eef_pose[eef][:, :3].flatten(1)
             columns[f"target/{eef}"] = torch.cat((target, info.gripper_action[eef]), dim=1)
+            columns[f"change/{eef}"] = gripper_changes(info.gripper_action[eef]).float()[:, None]
             columns[f"eef/{eef}"] = pose.flatten(1)
             columns[f"in_object/{eef}"] = _grouped(relative) if relative else empty
         return columns

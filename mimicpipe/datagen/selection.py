@@ -141,6 +141,28 @@ def random_strategy(context: SelectionContext) -> Ints:
     return pick(context.uniforms, context.num_demos)
 
 
+@register_selection_strategy("nearest_neighbor_object", needs_object=True)
+def nearest_neighbor_object(
+    context: SelectionContext, pos_weight: float = 1.0, rot_weight: float = 1.0, nn_k: int = 3
+) -> Ints:
+    """One of the nn_k demos whose object lay nearest to where it lies now."""
+    distances = pose_distance(context.source_object_pose(), context.object_pose()[:, None], pos_weight, rot_weight)
+    return _one_of_nearest(context, distances, nn_k)
+
+
+@register_selection_strategy("nearest_neighbor_robot_distance", needs_object=True)
+def nearest_neighbor_robot_distance(
+    context: SelectionContext, pos_weight: float = 1.0, rot_weight: float = 1.0, nn_k: int = 3
+) -> Ints:
+    """One of the nn_k demos whose transformed segment starts nearest to where the eef is now.
+
+    Measured in the object's frame: a rigid motion changes no distance, so neither does transforming the segments.
+    """
+    now = context.eef_in_object()[:, None]
+    distances = pose_distance(context.source_eef_in_object(), now, pos_weight, rot_weight)
+    return _one_of_nearest(context, distances, nn_k)
+
+
 _DRAW_STRIDE, _ROUND_STRIDE = 1 << 50, 1 << 22
 """Positions of a permutation in stream SELECTION of the run's seed: draw * _DRAW_STRIDE + round * _ROUND_STRIDE on."""
 
@@ -163,25 +185,3 @@ def balanced(context: SelectionContext) -> Ints:
         rows = which.reshape(-1) == number
         demo[rows] = order[attempts[rows] % demos]
     return demo
-
-
-@register_selection_strategy("nearest_neighbor_object", needs_object=True)
-def nearest_neighbor_object(
-    context: SelectionContext, pos_weight: float = 1.0, rot_weight: float = 1.0, nn_k: int = 3
-) -> Ints:
-    """One of the nn_k demos whose object lay nearest to where it lies now."""
-    distances = pose_distance(context.source_object_pose(), context.object_pose()[:, None], pos_weight, rot_weight)
-    return _one_of_nearest(context, distances, nn_k)
-
-
-@register_selection_strategy("nearest_neighbor_robot_distance", needs_object=True)
-def nearest_neighbor_robot_distance(
-    context: SelectionContext, pos_weight: float = 1.0, rot_weight: float = 1.0, nn_k: int = 3
-) -> Ints:
-    """One of the nn_k demos whose transformed segment starts nearest to where the eef is now.
-
-    Measured in the object's frame: a rigid motion changes no distance, so neither does transforming the segments.
-    """
-    now = context.eef_in_object()[:, None]
-    distances = pose_distance(context.source_eef_in_object(), now, pos_weight, rot_weight)
-    return _one_of_nearest(context, distances, nn_k)

@@ -48,6 +48,8 @@ class SubTaskConfig:
     where the subtask before ends. MimicGen does not look at it."""
     subtask_start_offset_range: tuple[int, int] = (0, 0)
     """Steps added to where the skill begins, drawn from [low, high]; with `subtask_start_signal` only."""
+    num_settle_steps: int = 0
+    """Steps to wait, without noise, before each change of the gripper in the segment, for an arm that lags."""
 
     def __post_init__(self) -> None:
         # YAML gives lists.
@@ -81,6 +83,10 @@ class DataGenConfig:
 
 def check_subtask_configs(configs: SubtaskConfigs, eef_names: Sequence[str], object_names: Sequence[str]) -> None:
     """Raise ConfigError, with the key and what is valid, unless the subtasks can be generated in this env."""
+    for kind, names in (("end effector", eef_names), ("object", object_names)):
+        twice = sorted({name for name in names if list(names).count(name) > 1})
+        if twice:
+            raise ConfigError(f"env: more than one {kind} is called {', '.join(twice)}; give each its own name")
     if set(configs) != set(eef_names):
         raise ConfigError(
             f"task.subtasks={{{', '.join(configs)}}}: every end effector of the env needs its subtasks, and no other; "
@@ -144,7 +150,7 @@ def _number_fault(config: SubTaskConfig) -> str | None:
     noise = config.action_noise
     if isinstance(noise, bool) or not isinstance(noise, int | float) or not math.isfinite(noise) or noise < 0:
         return f"action_noise={noise}: expected a number >= 0"
-    for name in ("num_interpolation_steps", "num_fixed_steps"):
+    for name in ("num_interpolation_steps", "num_fixed_steps", "num_settle_steps"):
         if not _is_int(getattr(config, name), 0):
             return f"{name}={getattr(config, name)}: expected an integer >= 0"
     return None

@@ -15,6 +15,7 @@ from torch import Tensor
 from mimicpipe import poses as pose_math
 from mimicpipe.datagen.datagen_info import DatagenInfo
 from mimicpipe.datagen.noise import ActionNoise
+from mimicpipe.datagen.settling import gripper_changes
 from mimicpipe.datagen.sim import MimicSim
 from mimicpipe.datagen.subtask import SubTaskConfig
 
@@ -228,15 +229,30 @@ def subtask_trajectory(
         assert object_pose is not None
         source_object = info.object_poses[config.object_ref][begin]
         targets = pose_math.compose(pose_math.compose(object_pose, pose_math.invert(source_object)), targets)
+    segment_waypoints = WaypointSequence.from_poses(targets, grippers, config.action_noise)
+    if config.num_settle_steps:
+        changes = gripper_changes(info.gripper_action[eef_name])[begin + 1 : end].nonzero()[:, 0]
+        segment_waypoints = _settled(segment_waypoints, (changes + 1 + from_measured_pose).tolist(), config)
     trajectory = WaypointTrajectory([WaypointSequence([Waypoint(start_pose, grippers[0])])])
     trajectory.merge(
-        WaypointTrajectory([WaypointSequence.from_poses(targets, grippers, config.action_noise)]),
+        WaypointTrajectory([segment_waypoints]),
         config.num_interpolation_steps,
         config.num_fixed_steps,
         config.action_noise if config.apply_noise_during_interpolation else 0.0,
     )
     trajectory.pop_first()
     return trajectory
+
+
+def _settled(sequence: WaypointSequence, changes: Sequence[int], config: SubTaskConfig) -> WaypointSequence:
+    """Wait before each of the steps at which the gripper changes; see `settling`."""
+    waypoints: list[Waypoint] = []
+    for step, waypoint in enumerate(sequence):
+        if step in changes:
+            before = sequence[step - 1].gripper_action
+            waypoints += [Waypoint(waypoint.pose, before) for _ in range(config.num_settle_steps)]
+        waypoints.append(waypoint)
+    return WaypointSequence(waypoints)
 
 
 @dataclass(slots=True)
