@@ -39,6 +39,8 @@ def _cells(task: str, *rates: float) -> tuple[Cell, ...]:
     return tuple(Cell(task, f"D{index}", rate, rate) for index, rate in enumerate(rates))
 
 
+_TWO_ARMS = ("bimanual_lift", "bimanual_handover", "bimanual_threading")
+
 CELLS = (
     Cell("pick", "D0", 0.98, None),
     Cell("pick", "D1", 0.95, None),
@@ -50,6 +52,7 @@ CELLS = (
     *_cells("drawer_cleanup", 0.48, 0.20),
     *_cells("threading", 0.51, 0.39, 0.22),
     *_cells("three_piece_assembly", 0.36, 0.36, 0.31),
+    *(Cell(task, variant, 0.90, None) for task in _TWO_ARMS for variant in ("D0", "D1")),
 )
 
 
