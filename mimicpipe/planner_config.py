@@ -7,7 +7,7 @@ from omegaconf import MISSING
 
 from mimicpipe.errors import ConfigError
 from mimicpipe.generator_config import SKILL_GENERATOR
-from mimicpipe.schema import at_least
+from mimicpipe.schema import at_least, within
 
 LINEAR_PLANNER = "mimicpipe.planners.linear.LinearPlanner"
 RRT_PLANNER = "mimicpipe.planners.rrt.RrtPlanner"
@@ -44,9 +44,9 @@ class RrtPlannerConfig(LinearPlannerConfig):
     workers: int | None = at_least(1, None)
     joint_speed: float = _above(0.5, 1)
     clearance: float = _above(0.005, 0.1)
-    max_iterations: int = at_least(1, 2000)
-    goal_tries: int = at_least(1, 12)
-    shortcuts: int = at_least(0, 120)
+    max_iterations: int = within(1, 1_000_000, 2000)
+    goal_tries: int = within(1, 100_000, 12)
+    shortcuts: int = within(0, 100_000, 120)
     timeout_s: float = _above(30.0, 1_000_000)
 
 
