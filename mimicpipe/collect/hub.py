@@ -78,8 +78,9 @@ class Hub:
             self._changed.notify_all()
         return answer.result(_ANSWER_S)
 
-    def state(self, after: int = -1, wait_s: float = 0.0) -> str:
-        """The state as JSON with `version` and `frame`, once its version is beyond `after`, or the time is over.
+    def state(self, after: int, wait_s: float) -> str:
+        """The state as JSON with `version` and `frame`, once its version is beyond `after` (the first is 1), or the
+        time is over.
 
         Raises:
             Closed: collecting has ended.

@@ -3,7 +3,8 @@
 import io
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from mimicpipe.collect.controls import View
@@ -40,23 +41,35 @@ def run(
         if passed or fresh or shown != (view, session.active):
             shown = view, session.active
             frame = jpeg(picture.draw(env, view, session.active))
-        hub.publish({**about, **session.state(), **directions(view), "rate": rate.now()}, frame)
+        show = partial(_show, hub, session, about, view, rate)
+        show(frame)
         # A machine that cannot keep up lets time pass more slowly, and says so: nobody can steer what is not shown.
         due = max(due + period, time.monotonic())
-        fresh = serve(session, hub, due)
+        fresh = serve(session, hub, due, show)
 
 
-def serve(session: Session, hub: Hub, until: float) -> bool:
-    """Answer commands until a `time.monotonic`; whether there was one."""
+def _show(
+    hub: Hub, session: Session, about: Mapping[str, Any], view: View, rate: "Rate", frame: bytes | None = None
+) -> None:
+    hub.publish({**about, **session.state(), **directions(view), "rate": rate.now()}, frame)
+
+
+def serve(session: Session, hub: Hub, until: float, show: Callable[[], None]) -> bool:
+    """Answer commands until a `time.monotonic`; whether there was one.
+
+    Whoever has an answer finds its consequences in the state: `show` publishes it first.
+    """
     any_came = False
     while True:
         commands = hub.commands(until)
         for name, answer in commands:
             try:
-                answer.set_result(session.command(name))
+                result = session.command(name)
+                show()
             except BaseException as error:
                 answer.set_exception(error)
                 raise
+            answer.set_result(result)
         any_came |= bool(commands)
         if time.monotonic() >= until or not commands:
             return any_came

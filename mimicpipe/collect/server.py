@@ -1,7 +1,7 @@
 """The page and its endpoints, on this machine's loopback only.
 
     GET  /                page.html, /page.css, /page.js, /bindings.json
-    GET  /state?after=N   state as JSON, once it is newer than version N, or after some seconds
+    GET  /state?after=N   state as JSON, once it is newer than version N, or after two seconds
     GET  /frame.jpg       the newest frame
     POST /input           {"order": number, "keys": [code], "axes": [] or 6 numbers, "view": [azimuth, elevation, zoom]}
     POST /command         {"name": "start"}; answers {"ok": bool, "text": str}
@@ -35,7 +35,7 @@ _FILES = {
     "/page.js": ("page.js", "text/javascript"),
 }
 _POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob: data:"
-_WAIT_S = 5.0
+_WAIT_S = 2.0
 _MAX_BODY = 10_000
 
 
@@ -149,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif url.path == "/bindings.json":
             self._send(HTTPStatus.OK, "application/json", json.dumps(bindings()).encode())
         elif url.path == "/state":
-            after = _integer(parse_qs(url.query).get("after", ["-1"])[0])
+            after = _integer(parse_qs(url.query).get("after", ["0"])[0])
             self._send(HTTPStatus.OK, "application/json", self._hub.state(after, _WAIT_S).encode())
         elif url.path == "/frame.jpg" and (frame := self._hub.frame()):
             self._send(HTTPStatus.OK, "image/jpeg", frame)

@@ -44,6 +44,8 @@ def checked_config(overrides: Sequence[str]) -> RunConfig:
         key = override.lstrip("+~").partition("=")[0]
         if key.partition(".")[0] not in _KEYS:
             raise ConfigError(f"{override}: collect takes keys of {', '.join(_KEYS)}; and --out, --port, --open")
+        if _is_sweep(override):
+            raise ConfigError(f"{override}: several values; collect takes one, or [a,b] for a list")
     (job,) = check_command_line([*_FIXED, *overrides], CONFIG_DIR)
     config = job.config
     if config.env["num_envs"] != 1:
@@ -51,6 +53,16 @@ def checked_config(overrides: Sequence[str]) -> RunConfig:
     if config.env.get("cameras"):
         raise ConfigError(f"env.cameras={config.env['cameras']}: demos are kept without frames; leave the key out")
     return config
+
+
+def _is_sweep(override: str) -> bool:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import OverrideParseException
+
+    try:
+        return OverridesParser.create().parse_override(override).is_sweep_override()
+    except OverrideParseException:
+        return False  # `check_command_line` says what is wrong
 
 
 def env_args(config: RunConfig) -> dict[str, Any]:

@@ -118,6 +118,16 @@ function drawKeys() {
   }
 }
 
+async function labelKeys() {
+  // Codes are places; where the browser knows the layout, show what is printed there.
+  const layout = await navigator.keyboard?.getLayoutMap?.();
+  if (!layout) return;
+  for (const button of document.querySelectorAll("#keys [data-code]")) {
+    const letter = layout.get(button.dataset.code);
+    if (letter && letter.trim() && button.dataset.code.startsWith("Key")) button.querySelector("kbd").textContent = letter.toUpperCase();
+  }
+}
+
 function keyButton(code, label, does) {
   const button = element("button", "");
   button.type = "button";
@@ -201,7 +211,7 @@ async function showFrame() {
 // -- from the loop ---------------------------------------------------------------------------------------------------
 
 async function watch() {
-  let version = -1;
+  let version = 0;
   let frame = -1;
   for (;;) {
     try {
@@ -215,7 +225,7 @@ async function watch() {
       if (state.frame !== frame && state.frame > 0) { frame = state.frame; await showFrame(); }
     } catch (error) {
       alarm("No connection: collecting has ended, or its process is stuck. Saved demos are in the file.");
-      version = -1;
+      version = 0;
       frame = -1;
       await new Promise((resolve) => setTimeout(resolve, 1000));
     }
@@ -331,6 +341,7 @@ async function begin() {
   bindings = await (await fetch("/bindings.json")).json();
   drawKeys();
   $("scene").focus();
+  labelKeys();
 }
 
 begin();
