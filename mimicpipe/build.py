@@ -26,7 +26,7 @@ from mimicpipe.pipeline.perturbation import PerturbationConfig
 from mimicpipe.pipeline.run_state import RunOptions, RunState
 from mimicpipe.pipeline.telemetry import IdleTimingSelector
 from mimicpipe.pools.growing import GrowingPool
-from mimicpipe.preflight import FAILED_SUFFIX, NULL_RECORDER, check_dataset_root, source_demos_path
+from mimicpipe.preflight import FAILED_SUFFIX, NULL_RECORDER, check_dataset_root, source_demo_paths
 from mimicpipe.recorders.base import Recorder
 from mimicpipe.resume import Settled
 from mimicpipe.schema import first_line, suggest
@@ -150,8 +150,9 @@ def build_pool(config: RunConfig, env: MimicEnv, subtasks: Subtasks) -> DataGenI
     Raises:
         SourceDemoError: a demo cannot be used (pool.on_error=raise), or none can.
     """
-    bundled = {"path": str(path)} if (path := source_demos_path(config)) is not None else {}
-    source = build_component(config, "pool", tuple(bundled), env=env, subtask_configs=subtasks, **bundled)
+    paths = [str(path) for path in source_demo_paths(config)]
+    where = {"path": paths[0] if len(paths) == 1 else paths} if paths else {}
+    source = build_component(config, "pool", tuple(where), env=env, subtask_configs=subtasks, **where)
     if isinstance(source, DataGenInfoPool):
         return source
     read = source.load(env, subtasks)

@@ -18,12 +18,12 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from mimicpipe.errors import ConfigError
 from mimicpipe.generator_config import GENERATOR_SCHEMAS, ConstraintConfig, GeneratorConfig, check_generator
 from mimicpipe.planner_config import PLANNER_SCHEMAS, PlannerConfig, check_planner
+from mimicpipe.pool_config import POOL_SCHEMAS, PoolConfig, check_pool
 from mimicpipe.schema import at_least, conform, first_line, show, suggest, value_at, within
 
-# The functional form because "raise" is a keyword; OmegaConf reads an Enum by its members' names.
+# OmegaConf reads an Enum by its members' names.
 Control = StrEnum("Control", ["ik_rel", "ik_abs"])
 Camera = StrEnum("Camera", ["front", "wrist", "left_wrist", "right_wrist"])
-OnError = StrEnum("OnError", ["raise", "skip"])
 WandbMode = StrEnum("WandbMode", ["offline", "online", "disabled"])
 VideoCodec = StrEnum("VideoCodec", ["libsvtav1", "h264", "hevc", "libaom-av1"])
 Selection = StrEnum("Selection", ["random", "nearest_neighbor_object", "nearest_neighbor_robot_distance", "balanced"])
@@ -111,40 +111,6 @@ class KinematicEnvConfig(EnvConfig):
     lag: float = field(default=0.0, metadata={"min": 0, "below": 1})
     control: Control = Control["ik_rel"]
     cameras: list[str] = field(default_factory=list)
-
-
-@dataclass
-class PoolConfig(Component):
-    """`pool`: what every pool has."""
-
-    max_demos: int | None = at_least(1, None)
-    on_error: OnError = OnError["raise"]
-
-
-@dataclass
-class Hdf5PoolConfig(PoolConfig):
-    """`pool=hdf5`."""
-
-    path: str | None = None
-    demo_keys: list[str] | None = None
-
-
-@dataclass
-class GrowingPoolConfig(Hdf5PoolConfig):
-    """`pool=growing`."""
-
-    every: int = at_least(1, 10)
-    min_distance: float = at_least(0, 0.02)
-    limit: int = at_least(1, 100)
-    delay: int = at_least(1, 128)
-
-
-@dataclass
-class ScriptedPoolConfig(PoolConfig):
-    """`pool=scripted`."""
-
-    num_demos: int = at_least(1, 10)
-    seed: int = at_least(0, 0)
 
 
 @dataclass
@@ -267,16 +233,13 @@ GROUPS: dict[str, type] = {
 }
 """Base schema of each group."""
 
-GROWING_POOL = "mimicpipe.pools.growing.GrowingPool"
 KINEMATIC_ENV = "mimicpipe.envs.kinematic.KinematicEnv"
 SCHEMAS: dict[str | None, type] = {
     "mimicpipe.envs.mujoco.env.MujocoEnv": MujocoEnvConfig,
     KINEMATIC_ENV: KinematicEnvConfig,
     **GENERATOR_SCHEMAS,
     **PLANNER_SCHEMAS,
-    "mimicpipe.pools.hdf5.Hdf5Pool": Hdf5PoolConfig,
-    GROWING_POOL: GrowingPoolConfig,
-    "mimicpipe.pools.scripted.ScriptedPool": ScriptedPoolConfig,
+    **POOL_SCHEMAS,
     "mimicpipe.recorders.lerobot.LeRobotRecorder": LeRobotRecorderConfig,
     "mimicpipe.recorders.async_lerobot.AsyncLeRobotRecorder": AsyncRecorderConfig,
     "mimicpipe.recorders.sharded.ShardedRecorder": ShardedRecorderConfig,
@@ -332,6 +295,7 @@ def check(cfg: DictConfig) -> RunConfig:
     if run["env"]["_target_"] == KINEMATIC_ENV and run["task"]["needs_contact"]:
         raise ConfigError(f"env=kinematic: has no contact, which task={run['task']['name']} needs; use env=mujoco")
     check_planner(run)
+    check_pool(run)
     run["dataset"] = DatasetConfig(**run["dataset"])
     return RunConfig(**run)
 

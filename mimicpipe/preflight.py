@@ -25,9 +25,9 @@ def check_machine(config: RunConfig) -> None:
     refs = {eef: [node["object_ref"] for node in nodes] for eef, nodes in config.task["subtasks"].items()}
     check_constraints(parse_constraints(config.task["constraints"]), refs)
     _check_device(config.env["device"])
-    path = source_demos_path(config)
-    if path is not None and not path.exists():
-        raise ConfigError(f"pool.path={path}: no such file or folder")
+    for path in source_demo_paths(config):
+        if not path.exists():
+            raise ConfigError(f"pool.path={path}: no such file or folder")
     if config.recorder["_target_"] != NULL_RECORDER:
         check_repo_id(config.dataset.repo_id)
         config.dataset.root = str(resolved_root(config.dataset.root))
@@ -89,12 +89,13 @@ def check_dataset_root(config: RunConfig, suffix: str = "") -> Path:
     return check_root(root, config.dataset.overwrite, resume=config.resume is not None)
 
 
-def source_demos_path(config: RunConfig) -> Path | None:
-    """File of source demos, where the pool reads one: `pool.path`, or the demos that come with the task."""
+def source_demo_paths(config: RunConfig) -> list[Path]:
+    """Where source demos are read, for a pool that reads any: `pool.path`, or the demos that come with the task."""
     if "path" not in config.pool:
-        return None
-    if config.pool["path"] is not None:
-        return Path(config.pool["path"]).expanduser()
+        return []
+    given = config.pool["path"]
+    if given is not None:
+        return [Path(path).expanduser() for path in ([given] if isinstance(given, str) else given)]
     bundled = BUNDLED_DEMOS / f"{config.task['name']}.hdf5"
     if not bundled.is_file():
         known = ", ".join(sorted(p.stem for p in BUNDLED_DEMOS.glob("*.hdf5"))) or "none"
@@ -102,7 +103,7 @@ def source_demos_path(config: RunConfig) -> Path | None:
             f"pool.path=null: no source demos come with task {config.task['name']} (there are some for: {known}); "
             "give a file with pool.path=..."
         )
-    return bundled
+    return [bundled]
 
 
 def cuda_device_count() -> int | None:

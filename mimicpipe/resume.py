@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from mimicpipe.config import RunConfig, check
 from mimicpipe.errors import ConfigError
+from mimicpipe.pool_config import GROWING_POOL
 from mimicpipe.recorders.staged import StagedRun
 from mimicpipe.recorders.staging_area import has_base, is_published, put_back, staged_logs, staging_path
 
@@ -28,8 +29,6 @@ _MAY_CHANGE = {"env": ("num_envs", "threads"), "recorder": None, "tracker": None
 ENDED = ("num_demos", "max_attempts", "max_failures")
 """Why a run ends of which nothing is left to do."""
 _MAY_CHANGE_TOO = ("stall_timeout_s", "strict", "preview", "resume")
-
-_GROWING_POOL = "mimicpipe.pools.growing.GrowingPool"
 
 
 def with_resumed_arguments(argv: Sequence[str]) -> list[str]:
@@ -65,7 +64,7 @@ def check_resumed(config: RunConfig) -> None:
     if config.resume is None:
         return
     folder = Path(config.resume)
-    if config.pool["_target_"] == _GROWING_POOL:
+    if config.pool["_target_"] == GROWING_POOL:
         raise ConfigError(f"resume={folder}: the demos that pool=growing had taken up are gone; start the run again")
     saved = OmegaConf.load(folder / ".hydra" / "config.yaml")
     assert isinstance(saved, DictConfig)

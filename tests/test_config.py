@@ -245,3 +245,19 @@ def test_checking_leaves_hydra_as_it_was():
     checked()
     assert not GlobalHydra.instance().is_initialized()
     assert HydraConfig.instance().cfg is before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pool=lerobot"], "pool.path=???: a value is required"),
+        (["pool=lerobot", "pool.path=[]"], "pool.path=[]: expected a path, or a list of paths"),
+        (["pool=hdf5", "pool.path=[3]"], "pool.path=[3]: expected a path, or a list of paths"),
+        (["pool=lerobot", "pool.path=x", "pool.poses=guess"], "pool.poses=guess: expected one of features, fk, replay"),
+        (["pool=lerobot", "pool.path=x", "pool.object_pose={}"], "pool.object_pose={}: expected a feature, or"),
+        (["pool=lerobot", "pool.path=x", "pool.poses=fk", "env=kinematic"], "pool.poses=fk: env=kinematic has no"),
+        (["pool=lerobot", "pool.path=[x,nope.hdf5]"], "pool.path=x: no such file or folder"),
+    ],
+)
+def test_where_source_demos_are(arguments, message):
+    assert message in fault(*arguments)

@@ -23,7 +23,7 @@ from mimicpipe.config import TASK_RUN_KEYS, RunConfig
 from mimicpipe.datagen.subtask import DataGenConfig, SubTaskConfig
 from mimicpipe.pools.hdf5 import read_demos
 from mimicpipe.pools.hdf5_writer import write_demos
-from mimicpipe.preflight import source_demos_path
+from mimicpipe.preflight import source_demo_paths
 
 GOALS = {1024: 1_000.0}
 """{num_envs: how many times the peer's rate the pipeline must reach}."""
@@ -147,8 +147,7 @@ def _as_absolute(source: Path, target: Path) -> Path:
 
 
 def _bundled(config: RunConfig) -> Path:
-    path = source_demos_path(config)
-    assert path is not None, "pool=hdf5 without a path has the task's own demos"
+    (path,) = source_demo_paths(config)
     return path
 
 

@@ -1,6 +1,8 @@
 """The contract of a pool's source: where the demos come from that a run starts with."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, Protocol
 
 from mimicpipe.datagen.datagen_info import SourceDemo
@@ -28,5 +30,27 @@ class DemoSource(Protocol):
 
         Raises:
             SourceDemoError: a demo cannot be used, or (on_error="skip") none can.
+        """
+        ...
+
+
+class DatasetReader(Protocol):
+    """What reads LeRobot datasets among a pool's paths."""
+
+    def list_episodes(self, root: Path) -> list[str]:
+        """Names of a dataset's episodes, in order.
+
+        Raises:
+            SourceDemoError: it cannot be read.
+        """
+        ...
+
+    def read_usable(
+        self, root: Path, demo_keys: Sequence[str] | None, max_demos: int | None, on_error: OnError
+    ) -> ReadResult:
+        """Episodes as source demos: those of `demo_keys`, at most `max_demos`; with on_error="skip" maybe none.
+
+        Raises:
+            SourceDemoError: one cannot be used.
         """
         ...

@@ -79,7 +79,7 @@ class GrowingPool(CustomDataGenInfoPool):
         self,
         env: MimicEnv,
         subtask_configs: SubtaskConfigs,
-        path: str | Path,
+        path: str | Path | Sequence[str | Path],
         demo_keys: Sequence[str] | None = None,
         max_demos: int | None = None,
         on_error: OnError = "raise",

@@ -1,4 +1,4 @@
-"""`pool=hdf5`: source demos from files in Isaac Lab Mimic's or MimicGen's HDF5 layout."""
+"""`pool=hdf5`: source demos from files in Isaac Lab Mimic's or MimicGen's HDF5 layout, and from LeRobot datasets."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,16 +9,18 @@ from mimicpipe.envs.base import MimicEnv
 from mimicpipe.pools.base import OnError, ReadResult
 from mimicpipe.pools.hdf5_file import list_demos, read_demos
 from mimicpipe.pools.hdf5_layout import Needs
+from mimicpipe.pools.lerobot_reader import LeRobotOptions, LeRobotReader
 from mimicpipe.pools.loading import load_demos, load_needed
 
 __all__ = ["Hdf5Pool", "OnError", "ReadResult", "demo_reader", "list_demos", "load_demos", "needs_of", "read_demos"]
 
 
 class Hdf5Pool:
-    """Source demos from a file, or from the files of a folder.
+    """Source demos from a file, from the files of a folder, or from several of either.
 
     Args:
-        path: a file or a folder.
+        path: a file, a LeRobot dataset (read as `pool=lerobot` does with its defaults), a folder of any of these, or a
+            list of any.
         demo_keys: demos to take; None is all.
         max_demos: take at most this many; None is all.
         on_error: "raise" or "skip" a demo that cannot be used.
@@ -26,25 +28,32 @@ class Hdf5Pool:
 
     def __init__(
         self,
-        path: str | Path,
+        path: str | Path | Sequence[str | Path],
         demo_keys: Sequence[str] | None = None,
         max_demos: int | None = None,
         on_error: OnError = "raise",
     ) -> None:
-        self.path = Path(path).expanduser()
+        self.path = paths_of(path)
         self.demo_keys = demo_keys
         self.max_demos = max_demos
         self.on_error: OnError = on_error
 
     def load(self, env: MimicEnv, subtask_configs: SubtaskConfigs) -> ReadResult:
         """Demos with everything that the env and the subtasks need; see `pools.base.DemoSource`."""
+        needs = needs_of(env, subtask_configs)
         return load_needed(
             self.path,
-            needs_of(env, subtask_configs),
+            needs,
             demo_keys=self.demo_keys,
             max_demos=self.max_demos,
             on_error=self.on_error,
+            datasets=LeRobotReader(env, needs, LeRobotOptions()),
         )
+
+
+def paths_of(path: str | Path | Sequence[str | Path]) -> list[Path]:
+    """The paths of `pool.path`, which is one or a list of them."""
+    return [Path(each).expanduser() for each in ([path] if isinstance(path, str | Path) else path)]
 
 
 def demo_reader(env: MimicEnv, subtask_configs: SubtaskConfigs) -> Callable[[Path], list[SourceDemo]]:

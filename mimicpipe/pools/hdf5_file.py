@@ -9,8 +9,9 @@ from mimicpipe.datagen.datagen_info import SourceDemo
 from mimicpipe.errors import SourceDemoError
 from mimicpipe.pools.base import OnError, ReadResult
 from mimicpipe.pools.hdf5_access import child, child_names, open_hdf5
-from mimicpipe.pools.hdf5_layout import GripperFromActions, Needs, read_demo
+from mimicpipe.pools.hdf5_layout import GripperFromActions, Needs, read_demo, read_recording
 from mimicpipe.pools.names import listing, natural_key, show
+from mimicpipe.pools.tracing import Recording
 
 
 def read_demos(
@@ -106,6 +107,23 @@ def read_usable(
             if len(result.demos) == max_demos:
                 break
     return result
+
+
+def read_recordings(path: Path, action_dim: int | None) -> tuple[list[tuple[Recording, bool]], list[tuple[str, str]]]:
+    """Actions and states of all demos of a file, each with whether it has annotated poses; and (demo, fault) of others.
+
+    Raises:
+        SourceDemoError: the file cannot be used.
+    """
+    found, faults = [], []
+    with open_hdf5(path) as file:
+        data = _data_group(file, path)
+        for name in _demo_names(data, path):
+            try:
+                found.append(read_recording(data, name, f"{path}: {show(name)}", action_dim))
+            except SourceDemoError as error:
+                faults.append((name, str(error)))
+    return found, faults
 
 
 def list_demos(path: str | Path) -> list[str]:

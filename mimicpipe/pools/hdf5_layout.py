@@ -32,6 +32,7 @@ from mimicpipe.datagen.datagen_info import DatagenInfo, SourceDemo
 from mimicpipe.errors import SourceDemoError
 from mimicpipe.pools.hdf5_access import Node, child, child_names, read_array, read_number
 from mimicpipe.pools.names import listing
+from mimicpipe.pools.tracing import Recording
 
 GripperFromActions = Callable[[Tensor], Mapping[str, Tensor]]
 """`MimicEnv.actions_to_gripper_actions`: actions (T, A) -> {eef: (T, G)}."""
@@ -85,6 +86,23 @@ def read_demo(data: h5py.Group, name: str, where: str, needs: Needs) -> SourceDe
         success=success,
         origin=where,
     )
+
+
+def read_recording(data: h5py.Group, name: str, where: str, action_dim: int | None) -> tuple[Recording, bool]:
+    """A demo's actions and states, whatever else it has, and whether it has annotated poses (`datagen_info`).
+
+    Raises:
+        SourceDemoError: no actions, or damaged ones.
+    """
+    demo = child(data, name, where)
+    if not isinstance(demo, h5py.Group):
+        raise SourceDemoError(f"{where}: is no group with `actions`; remove it from the file")
+    actions = _actions(demo, where, action_dim)
+    recording = Recording(
+        name, actions, _state(demo, STATE_KEY, 1, where), _states(demo, actions.shape[0], where), where
+    )
+    infos = (child(demo, key, f"{where}: {key}") for key in ("obs/datagen_info", "datagen_info"))
+    return recording, any(isinstance(info, h5py.Group) for info in infos)
 
 
 def _actions(demo: h5py.Group, where: str, action_dim: int | None) -> Tensor:

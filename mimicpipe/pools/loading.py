@@ -1,4 +1,4 @@
-"""Source demos from one HDF5 file, from a folder of them, or from a list of either, joined."""
+"""Source demos from one HDF5 file or LeRobot dataset, from a folder of them, or from a list of any, joined."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,16 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from mimicpipe.errors import SourceDemoError
-from mimicpipe.pools.base import OnError, ReadResult
+from mimicpipe.pools.base import DatasetReader, OnError, ReadResult
 from mimicpipe.pools.hdf5_file import (
     check_arguments,
     check_same_widths,
     list_demos,
-    read_file,
     read_usable,
     require_demos,
 )
 from mimicpipe.pools.hdf5_layout import GripperFromActions, Needs
+from mimicpipe.pools.lerobot_files import is_dataset
 from mimicpipe.pools.names import listing, natural_key, show
 
 SUFFIXES = (".hdf5", ".h5")
@@ -71,40 +71,66 @@ def load_needed(
     demo_keys: Sequence[str] | None = None,
     max_demos: int | None = None,
     on_error: OnError = "raise",
+    datasets: DatasetReader | None = None,
 ) -> ReadResult:
-    """As `load_demos`, with what the task needs as one object."""
+    """As `load_demos`, with what the task needs as one object; `datasets` reads LeRobot datasets among the paths."""
     files = source_files([path] if isinstance(path, str | Path) else path)
     if len(files) == 1:
-        return read_file(files[0], needs, demo_keys=demo_keys, max_demos=max_demos, on_error=on_error)
+        check_arguments(str(files[0]), max_demos, on_error)
+        read = _read(files[0], needs, demo_keys, max_demos, on_error, datasets)
+        return require_demos(read, str(files[0]))
     where = f"{len(files)} files from {files[0]}"
     check_arguments(where, max_demos, on_error)
     result = ReadResult()
-    contents = _list_files(files, on_error, result)
+    contents = _list_files(files, on_error, result, datasets)
     wanted = _wanted(contents, demo_keys, where)
     for label, names in wanted.items():
         left = None if max_demos is None else max_demos - len(result.demos)
         if left == 0:
             break
         file, _ = contents[label]
-        _append(result, read_usable(file, needs, names, left, on_error), label, on_error)
+        _append(result, _read(file, needs, names, left, on_error, datasets), label, on_error)
     return require_demos(result, where)
 
 
+def _read(
+    file: Path,
+    needs: Needs,
+    names: Sequence[str] | None,
+    max_demos: int | None,
+    on_error: OnError,
+    datasets: DatasetReader | None,
+) -> ReadResult:
+    if is_dataset(file):
+        return _reader(datasets, file).read_usable(file, names, max_demos, on_error)
+    return read_usable(file, needs, names, max_demos, on_error)
+
+
+def _reader(datasets: DatasetReader | None, root: Path) -> DatasetReader:
+    if datasets is None:
+        raise SourceDemoError(f"{root}: is a LeRobot dataset; only HDF5 files are read here, give one of these")
+    return datasets
+
+
 def source_files(paths: Sequence[str | Path]) -> list[Path]:
-    """Files of a list of files and folders; a folder stands for its *.hdf5 and *.h5 in natural order.
+    """Files and datasets of a list of files and folders, in order.
+
+    A LeRobot dataset is a folder; any other folder stands for its *.hdf5 and *.h5 and the datasets directly in it, in
+    natural order of their names.
 
     Raises:
-        SourceDemoError: an empty list, or a folder without such files.
+        SourceDemoError: an empty list, or a folder without any.
     """
     files: list[Path] = []
     for path in map(Path, paths):
-        if not path.is_dir():
+        if not path.is_dir() or is_dataset(path):
             files.append(path)
             continue
         found = sorted((p for p in path.iterdir() if _is_source(p)), key=lambda p: natural_key(p.name))
         if not found:
             raise SourceDemoError(
-                f"{path}: the folder has no {' or '.join(SUFFIXES)} file; give a file or another folder"
+                f"{path}: the folder has no {' or '.join(SUFFIXES)} file and no LeRobot dataset; "
+                "give a file, a dataset or another folder"
             )
         files += found
     if not files:
@@ -114,17 +140,22 @@ def source_files(paths: Sequence[str | Path]) -> list[Path]:
 
 def _is_source(path: Path) -> bool:
     # Hidden files are other programs' temporary ones.
-    return path.suffix in SUFFIXES and not path.name.startswith(".") and path.is_file()
+    if path.name.startswith("."):
+        return False
+    return is_dataset(path) or (path.suffix in SUFFIXES and path.is_file())
 
 
-def _list_files(files: Sequence[Path], on_error: OnError, result: ReadResult) -> dict[str, tuple[Path, list[str]]]:
+def _list_files(
+    files: Sequence[Path], on_error: OnError, result: ReadResult, datasets: DatasetReader | None
+) -> dict[str, tuple[Path, list[str]]]:
     """{label: (file, demos in it)}; the label is the file's name, or its path where names repeat."""
     repeated = Counter(file.name for file in files)
     contents = {}
     for file in files:
         label = file.name if repeated[file.name] == 1 else str(file)
         try:
-            contents[label] = (file, list_demos(file))
+            listed = _reader(datasets, file).list_episodes(file) if is_dataset(file) else list_demos(file)
+            contents[label] = (file, listed)
         except SourceDemoError as error:
             if on_error == "raise":
                 raise
