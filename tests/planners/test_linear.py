@@ -12,7 +12,6 @@ from mimicpipe.datagen.motion import MotionRequest
 from mimicpipe.planners.linear import LinearPlanner
 from mimicpipe.planners.pacing import turn_between
 
-
 NUMBERS = st.lists(st.floats(-1.0, 1.0), min_size=6, max_size=6)
 
 

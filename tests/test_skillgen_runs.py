@@ -1,0 +1,113 @@
+"""`generator=skillgen` from the command line: success, the same bits, and no process left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from in_process import ROOT, run_main
+from same_files import different_files
+
+QUIET = ("generator=skillgen", "tracker=none", "preview=false", "planner.workers=1", "max_attempts=20", "num_demos=20")
+
+
+def run(folder: Path, *overrides: str) -> list[dict[str, Any]]:
+    code = run_main([*QUIET, *overrides, f"hydra.run.dir={folder}"], folder.parent)
+    assert code == 0
+    return [json.loads(line) for line in (folder / "attempts.jsonl").read_text().splitlines()]
+
+
+def planner_processes(parent: int) -> list[int]:
+    """Living children of a process that plan."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+            command = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if int(stat[1]) == parent and stat[0] != "Z" and b"mimicpipe.planners.worker" in command:
+            found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.parametrize(("task", "least"), [("pick", 19), ("stack", 17)])
+def test_attempts_succeed_and_are_the_same_at_every_num_envs(task, least, tmp_path):
+    rows = {}
+    for number in (1, 4):
+        folder = tmp_path / str(number)
+        rows[number] = run(folder, f"task={task}", "task.variant=D1", "recorder=hdf5", f"env.num_envs={number}")
+        assert planner_processes(os.getpid()) == []
+    assert sum(row["success"] for row in rows[1]) >= least
+    for alone, together in zip(rows[1], rows[4], strict=True):
+        assert {**alone, "slot": 0} == {**together, "slot": 0}
+    assert different_files(tmp_path / "1" / "dataset", tmp_path / "4" / "dataset") == []
+    assert all(len(row["source_demos"]) == 2 for row in rows[1] if row["success"])
+
+
+def test_a_way_that_is_not_there_is_a_failed_plan_that_says_why(tmp_path):
+    # In the second scene of this seed the peg stands beyond the arm's reach.
+    rows = run(tmp_path / "run", "task=square", "task.variant=D2", "recorder=none", "env.num_envs=2", "max_attempts=2")
+    assert rows[1]["reason"] == "plan_failed"
+    assert rows[1]["detail"] == "the goal is out of reach"
+    assert rows[0]["success"]
+
+
+def test_a_planner_process_that_is_killed_is_named_and_the_run_goes_on(tmp_path, caplog):
+    killed: list[int] = []
+
+    def kill_one() -> None:
+        for _ in range(600):
+            if found := planner_processes(os.getpid()):
+                time.sleep(0.3)
+                os.kill(found[0], signal.SIGKILL)
+                killed.append(found[0])
+                return
+            time.sleep(0.05)
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    rows = run(tmp_path / "run", "recorder=none", "env.num_envs=4")
+    killer.join()
+    assert killed
+    assert sum(row["success"] for row in rows) >= 19
+    assert not any(row["reason"].startswith("error") for row in rows)
+    log = (tmp_path / "run" / "mimicpipe.log").read_text()
+    assert f"planner process 0 (pid {killed[0]}) was killed by SIGKILL" in log
+
+
+def test_no_planner_process_is_left_after_a_signal(tmp_path):
+    folder = tmp_path / "run"
+    command = [sys.executable, str(ROOT / "run.py"), *QUIET, "recorder=none", "num_demos=100000", "max_attempts=100000"]
+    with subprocess.Popen([*command, f"hydra.run.dir={folder}"], stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 50
+        attempts = folder / "attempts.jsonl"
+        while not (attempts.exists() and attempts.stat().st_size):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        workers = planner_processes(process.pid)
+        assert len(workers) == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(40) == 130
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+    assert json.loads((folder / "run.json").read_text())["exit_reason"] == "SIGINT"
+
+
+@pytest.mark.parametrize("planner", ["rrt", "linear"])
+def test_the_kinematic_env_has_a_straight_planner_only(planner, tmp_path, capfd):
+    arguments = ["env=kinematic", "pool=scripted", f"planner={planner}", "recorder=none", "tracker=none"]
+    rest = ["generator=skillgen", "num_demos=5", "preview=false", f"hydra.run.dir={tmp_path / 'run'}"]
+    code = run_main([*arguments, *rest], tmp_path)
+    if planner == "linear":
+        assert code == 0
+        return
+    assert code == 2
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert line.endswith("planner=rrt: needs the collision model of env=mujoco; use planner=linear with this env")
