@@ -6,7 +6,7 @@ loop works inside.
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,11 +45,11 @@ class TapedEnv(KinematicEnv):
         super().reset(env_ids, seeds)
         self._seed_of.update(zip(env_ids.tolist(), np.asarray(seeds).tolist(), strict=True))
 
-    def step(self, actions: Tensor, env_ids: Tensor | None = None) -> None:
-        """See `MimicEnv.step`."""
+    def start_step(self, actions: Tensor, env_ids: Tensor | None = None) -> Callable[[], None]:
+        """See `MimicEnv.start_step`; `step` is made of it."""
         for slot in range(self.num_envs) if env_ids is None else env_ids.tolist():
             self.tape[self._seed_of[slot]].append(actions[slot].clone())
-        super().step(actions, env_ids)
+        return super().start_step(actions, env_ids)
 
     def executed(self, seed: int) -> "Executed":
         """What was executed in the attempt of that seed; KeyError if nothing was."""
