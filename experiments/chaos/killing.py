@@ -6,6 +6,7 @@ import random
 import shutil
 import signal
 import sys
+import time
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
@@ -17,11 +18,11 @@ from experiments.chaos.moments import Moment, draw, end_at, measure, phase
 from mimicpipe.recorders.continued import ContinuedRun
 from mimicpipe.recorders.digest import digest
 from mimicpipe.recorders.episode_rows import read_episode_metadata
-from mimicpipe.recorders.staging_area import is_published, staging_path
+from mimicpipe.recorders.staging_area import is_published, owner_of, staging_path
 from mimicpipe.report.attempts import read_attempts
 from mimicpipe.tools import recover
 
-MOST_KILLS = 6
+MOST_KILLS = 10
 """Of one run; the next time it is left alone, so that every run ends."""
 _FRESH = 10
 """Every so many victims one starts as `python run.py` does, so that kills fall into imports, too."""
@@ -36,6 +37,10 @@ class Runs:
     demos: int
     takes_signals = True
 
+    def log(self, folder: Path) -> Path:
+        """What its victims print."""
+        return folder.with_suffix(".log")
+
     def root(self, folder: Path) -> Path:
         """Of the dataset."""
         return folder / "dataset"
@@ -48,7 +53,7 @@ class Runs:
         saved = folder / ".hydra"
         if (saved / "overrides.yaml").is_file() and (saved / "config.yaml").is_file():
             arguments = [f"resume={folder}"]
-        return victim.run, (arguments, f"{folder}.log")
+        return victim.run, (arguments, str(self.log(folder)))
 
     def reported(self, folder: Path) -> set[int]:
         """Attempts whose episodes the run has called durable."""
@@ -64,6 +69,10 @@ class Recorders:
     demos: int
     takes_signals = False
 
+    def log(self, folder: Path) -> Path:
+        """What its victims print."""
+        return folder / "log"
+
     def root(self, folder: Path) -> Path:
         """Of the dataset."""
         return folder / "dataset"
@@ -71,11 +80,11 @@ class Recorders:
     def target(self, folder: Path, number: int) -> tuple[Any, tuple[Any, ...]]:
         """As `Runs.target`."""
         folder.mkdir(exist_ok=True)
-        return victim.record, (str(self.root(folder)), self.demos, number % 3, str(folder / "log"))
+        return victim.record, (str(self.root(folder)), self.demos, number % 3, str(self.log(folder)))
 
     def reported(self, folder: Path) -> set[int]:
         """As `Runs.reported`."""
-        log = folder / "log"
+        log = self.log(folder)
         lines = log.read_text().splitlines(keepends=True) if log.exists() else []
         return {int(line) for line in lines if line.endswith("\n") and line.strip().isdigit()}
 
@@ -129,6 +138,7 @@ class Killer:
                 reported |= self._once(kind, folder, number, moment, tally)
             tally.reported += len(reported)
             _compare(tally, kind.root(folder), wanted)
+            print(tally, file=sys.stderr, flush=True)
             shutil.rmtree(folder)
             number += 1
         shutil.rmtree(expected)
@@ -140,7 +150,10 @@ class Killer:
         process = self._start(kind, folder, number)
         cut_short = end_at(process, root, moment)
         if process.exitcode not in (0, -signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGTERM):
-            raise RuntimeError(f"{folder}: ended with exit code {process.exitcode}; see {folder}.log or {folder}/log")
+            text = kind.log(folder).read_text()[-3000:]
+            raise RuntimeError(f"{folder}: ended with exit code {process.exitcode}\n{text}")
+        while owner_of(staging_path(root)) is not None:
+            time.sleep(0.01)  # a writer process ends what it is encoding, and then notices that its run is gone
         if cut_short and moment.signal == signal.SIGKILL:
             tally.kills += 1
             doing = phase(root)

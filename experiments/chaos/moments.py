@@ -85,6 +85,4 @@ def end_at(process: BaseProcess, root: Path, moment: Moment) -> bool:
     assert process.pid is not None
     (process.kill if moment.signal == signal.SIGKILL else process.terminate)()
     process.join()
-    if moment.signal == signal.SIGKILL:
-        time.sleep(0.2)  # a writer process notices that its run is gone
     return True

@@ -65,7 +65,7 @@ def check_staging(root: Path, overwrite: bool, resume: bool = False) -> None:
     folder = staging_path(root)
     if not folder.is_dir():
         return
-    if (owner := _owner(folder)) is not None:
+    if (owner := owner_of(folder)) is not None:
         raise ConfigError(f"dataset.root={root}: process {owner} is writing this dataset; choose another")
     if not (overwrite or resume) and (count := count_staged(folder)):
         raise ConfigError(
@@ -198,7 +198,7 @@ def _lock(folder: Path) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(lock)
-            raise RecorderError(f"{folder}: process {_owner(folder)} is writing there") from None
+            raise RecorderError(f"{folder}: process {owner_of(folder)} is writing there") from None
         if (folder / "lock").exists() and os.path.samestat(os.fstat(lock), os.stat(folder / "lock")):
             os.ftruncate(lock, 0)
             os.write(lock, str(os.getpid()).encode())
@@ -207,7 +207,7 @@ def _lock(folder: Path) -> int:
         folder.mkdir(exist_ok=True)
 
 
-def _owner(folder: Path) -> str | None:
+def owner_of(folder: Path) -> str | None:
     """Process that holds a folder's lock, as text; None if nobody does."""
     try:
         lock = os.open(folder / "lock", os.O_RDWR)
