@@ -159,7 +159,7 @@ def test_strategies_are_found_by_name_and_can_be_added() -> None:
 
     try:
         assert strategy_named("always_first")(scene(0, 3, 2)).tolist() == [0, 0, 0]
-        with pytest.raises(KeyError, match="nearest_neighbor_object, nearest_neighbor_robot_distance, balanced, always_first"):
+        with pytest.raises(KeyError, match="nearest_neighbor_robot_distance, balanced, always_first"):
             strategy_named("nearest")
     finally:
         del STRATEGIES["always_first"]
