@@ -153,8 +153,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, "application/json", self._hub.state(after, _WAIT_S).encode())
         elif url.path == "/frame.jpg" and (frame := self._hub.frame()):
             self._send(HTTPStatus.OK, "image/jpeg", frame)
-        elif url.path == "/favicon.ico":
-            self._send(HTTPStatus.NO_CONTENT, "image/x-icon", b"")
         else:
             self._send(HTTPStatus.NOT_FOUND, "text/plain", b"no such page\n")
 
@@ -166,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._body()
         if self.path == "/input":
             self._hub.put_input(_page_input(body))
-            self._send(HTTPStatus.NO_CONTENT, "text/plain", b"")
+            self._send(HTTPStatus.OK, "application/json", b"{}")  # 204 counts as a failed load in Chromium
         elif self.path == "/command":
             answer = self._hub.ask(str(body.get("name", "")))
             text = json.dumps({"ok": answer.ok, "text": answer.text}).encode()
@@ -190,8 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: HTTPStatus, kind: str, content: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
-        if status != HTTPStatus.NO_CONTENT:
-            self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-Length", str(len(content)))
         self.send_header("Cache-Control", "no-store")
         self.send_header("Content-Security-Policy", _POLICY)
         self.send_header("X-Content-Type-Options", "nosniff")

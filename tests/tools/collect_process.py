@@ -72,7 +72,7 @@ class Collecting:
         """Hold these keys, as a page says it every 150 ms."""
         view = self.state()["view"]
         body = {"order": time.monotonic() * 1e3, "keys": list(keys), "axes": [], "view": view}
-        assert self.request("/input", body)[0] == 204
+        assert self.request("/input", body)[0] == 200
 
     def command(self, name: str) -> dict[str, Any]:
         """The answer to a command."""

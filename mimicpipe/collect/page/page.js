@@ -19,7 +19,7 @@ async function post(path, body) {
     method: "POST", headers: { "Content-Type": "application/json", "X-Mimicpipe": "collect" }, body: JSON.stringify(body),
   });
   if (!answer.ok) throw new Error(await answer.text());
-  return answer.status === 204 ? null : answer.json();
+  return answer.json();
 }
 
 async function sendInput() {
@@ -334,6 +334,8 @@ async function begin() {
   $("scene").addEventListener("blur", releaseAll);
   window.addEventListener("blur", releaseAll);
   $("poses-box").addEventListener("toggle", () => { if (state !== null) showPoses(state); });
+  // A button that is clicked leaves the focus where it is, so that keys go on to steer.
+  document.addEventListener("mousedown", (event) => { if (event.target.closest("button")) event.preventDefault(); });
   steerCamera();
   setInterval(() => { if (held.size || axes.length) sendInput(); }, 150); // the loop forgets what is not repeated
   setInterval(readPad, 40);
