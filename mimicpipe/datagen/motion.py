@@ -28,6 +28,8 @@ class MotionRequest:
     """(L, 4, 4) target poses behind the way, one a control step, which the eef must be able to follow; L may be 0."""
     acts_on: str | None
     """The object that the skill is about, which it may touch."""
+    later: tuple[npt.NDArray[np.float32], ...] = ()
+    """(L, 4, 4) each: later skills of the same demo, about objects that stand already, which must be possible, too."""
 
 
 class MotionPlanner(Protocol):

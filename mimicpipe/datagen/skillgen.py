@@ -8,7 +8,7 @@ still, and the others go on.
                                                                (planner, off the loop)
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from mimicpipe import rng
+from mimicpipe import poses, rng
 from mimicpipe.datagen.batch import EefSpec, Rows, World, eef_spec
 from mimicpipe.datagen.choose import DemoChooser
 from mimicpipe.datagen.constraints import SubTaskConstraintConfig
@@ -36,6 +36,8 @@ from mimicpipe.pipeline.run_state import RunState
 
 _OTHERS, _DEMOS = 1 << 40, 1 << 24
 """Positions in stream SELECTION of the order in which demos are tried: _OTHERS + number of the subtask * _DEMOS on."""
+_PER_TURN = 0.01
+"""Square metres that weigh as much as a unit of squared difference of rotation matrices: 1 rad is about 14 cm."""
 
 
 @dataclass(slots=True)
@@ -213,9 +215,9 @@ class SkillGenerator:
         """Let an eef play its next subtask; the name of the demo."""
         failure = PlanFailedError("no demo was tried")
         for demo in self._demos(this, eef):
-            skill = self._skill(this, eef, demo)
+            skill = self._skill(this, eef, demo, eef.next)
             try:
-                way = await self._way(this, eef, skill)
+                way = await self._way(this, eef, demo, skill)
             except PlanFailedError as error:
                 failure = error
                 continue
@@ -224,21 +226,42 @@ class SkillGenerator:
             return self.src_demo_datagen_info_pool.demo_names[demo]
         raise failure
 
-    def _demos(self, this: _Attempt, eef: _Eef) -> list[int]:
+    def _demos(self, this: _Attempt, eef: _Eef) -> Iterator[int]:
         """Demos to try for an eef's next subtask: the one that is chosen, or that an earlier subtask has settled; then
-        others by chance."""
-        row, spec, errors = this.row(eef.next), eef.spec, dict[int, Exception]()
-        _, chosen = self._chooser.choose(spec, row, self._world(this), errors)
+        others."""
+        spec, errors = eef.spec, dict[int, Exception]()
+        _, chosen = self._chooser.choose(spec, this.row(eef.next), self._world(this), errors)
         if errors:
             raise errors[0]
-        offset = _OTHERS + int(spec.draw[eef.next]) * _DEMOS
-        order = np.argsort(rng.uniforms(this.seed, rng.Stream.SELECTION, this.visible, offset=offset)[0], kind="stable")
-        return [*chosen.tolist(), *(demo for demo in order.tolist() if demo != chosen[0])][: self.demo_tries]
+        first = int(chosen[0])
+        yield first
+        yield from [demo for demo in self._order(this, eef) if demo != first][: self.demo_tries - 1]
+
+    def _order(self, this: _Attempt, eef: _Eef) -> list[int]:
+        """All demos: those first in which the eef stood most alike to the object of the subtask before, which it may
+        hold; for the first subtask, by chance."""
+        pool, spec, row = self.src_demo_datagen_info_pool, eef.spec, this.row(eef.next)
+        before = self.subtask_configs[spec.name][eef.next - 1].object_ref if eef.next else None
+        if before is None:
+            offset = _OTHERS + int(spec.draw[eef.next]) * _DEMOS
+            draws = rng.uniforms(this.seed, rng.Stream.SELECTION, this.visible, offset=offset)[0]
+            return np.argsort(draws, kind="stable").tolist()
+        held = poses.invert(self.env.get_object_poses(this.ids)[before][0])
+        now = poses.compose(held, self.env.get_robot_eef_pose(spec.name, this.ids)[0])
+
+        def unlike(demo: int) -> float:
+            begin = int(self._segments[spec.name].of_segments(row.seeds, row.subtask, np.asarray([demo]))[0, 0])
+            info = pool.datagen_infos[demo]
+            shown = poses.compose(poses.invert(info.object_poses[before][begin]), info.eef_pose[spec.name][begin])
+            apart = ((shown - now) ** 2).tolist()
+            return sum(apart[r][3] for r in range(3)) + _PER_TURN * sum(sum(apart[r][:3]) for r in range(3))
+
+        return sorted(range(this.visible), key=unlike)
 
     def _world(self, this: _Attempt) -> World:
         return World(self.env, this.ids, self.src_demo_datagen_info_pool.object_names, [this])
 
-    async def _way(self, this: _Attempt, eef: _Eef, skill: WaypointTrajectory) -> npt.NDArray[np.float32]:
+    async def _way(self, this: _Attempt, eef: _Eef, demo: int, skill: WaypointTrajectory) -> npt.NDArray[np.float32]:
         """(T, 4, 4) to where a skill begins; none where the subtask before has led there."""
         name = eef.spec.name
         if self.subtask_configs[name][eef.next].subtask_start_signal is None:
@@ -253,14 +276,28 @@ class SkillGenerator:
             state=self.env.get_state(this.ids)[0].cpu().numpy(),
             skill=skill.poses().cpu().numpy(),
             acts_on=self.subtask_configs[name][eef.next].object_ref,
+            later=self._later(this, eef, demo),
         )
         this.asked += 1
         with this.run.away(this.slot):
             return await self.planner.plan(request)
 
-    def _skill(self, this: _Attempt, eef: _Eef, demo: int) -> WaypointTrajectory:
-        """A demo's skill of an eef's next subtask, moved to where the object is now."""
-        pool, spec, subtask = self.src_demo_datagen_info_pool, eef.spec, eef.next
+    def _later(self, this: _Attempt, eef: _Eef, demo: int) -> tuple[npt.NDArray[np.float32], ...]:
+        """The demo's later skills that share it, as far as their objects are not moved before by this eef."""
+        configs, cell = self.subtask_configs[eef.spec.name], eef.spec.cell
+        moved, found = {configs[eef.next].object_ref, None}, []
+        for subtask in range(eef.next + 1, len(configs)):
+            config = configs[subtask]
+            if cell[subtask] != cell[eef.next]:
+                break
+            if config.object_ref not in moved and config.subtask_start_signal is not None:
+                found.append(self._skill(this, eef, demo, subtask).poses().cpu().numpy())
+            moved.add(config.object_ref)
+        return tuple(found)
+
+    def _skill(self, this: _Attempt, eef: _Eef, demo: int, subtask: int) -> WaypointTrajectory:
+        """A demo's skill of one of an eef's subtasks, moved to where the object is now."""
+        pool, spec = self.src_demo_datagen_info_pool, eef.spec
         config, joins, row = self.subtask_configs[spec.name][subtask], self.datagen_cfg, this.row(subtask)
         begin, end = self._segments[spec.name].of_segments(row.seeds, row.subtask, np.asarray([demo]))[:, 0].tolist()
         start = eef.last_target

@@ -38,11 +38,13 @@ _ARRIVED = 0.02
 """How far the arm that follows may be from the goal in the end, metres and radians."""
 _ASTRAY, _TURNED = 0.015, 0.1
 """How far an arm without lag may be from a skill's targets, metres and radians."""
+_LATER_TRIES = 4
+"""Postures to look for a later skill from."""
 _BARRED = 0.002
 """Overlap of the arm with what a skill is not about, metres, with which the skill is not tried."""
 _AROUND = 0.8
 """Every second sample is this near to the start or a goal in every joint, radians."""
-_NUMBER_STRIDE, _ROUND_STRIDE, _SHORTCUTS, _POSTURES = 1 << 48, 1 << 40, 1 << 32, 1 << 33
+_NUMBER_STRIDE, _ROUND_STRIDE, _SHORTCUTS, _POSTURES, _LATER = 1 << 48, 1 << 40, 1 << 32, 1 << 33, 1 << 34
 """Positions in stream MOTION."""
 
 
@@ -103,6 +105,7 @@ class Search:
             raise NoWayError(f"the way starts in a collision: {overlap}")
         self.collisions.allow(start)
         goals = self._postures(start)
+        self._look_ahead(goals[0])
         for number in range(_ROUNDS):
             path = self._path(start, goals, number)
             if path is None:
@@ -139,17 +142,34 @@ class Search:
             self.collisions.allow(posture)
         return sorted(found, key=lambda posture: _length(start, posture))
 
+    def _look_ahead(self, posture: Array) -> None:
+        """Refuse a demo one of whose later skills the arm could not do, where its object stands already."""
+        draws = self._uniforms(7 * _LATER_TRIES, _LATER).reshape(-1, 7)
+        for skill in self._request.later:
+            targets = skill.astype(np.float64)
+            for seed in (posture, *(LOWER + (UPPER - LOWER) * draws)):
+                there = self._arm.reach(seed, targets[0])
+                if there is not None and self._follows(there, targets) is not None:
+                    break
+            else:
+                raise NoWayError("the arm could not do a later skill of the demo")
+
+    def _follows(self, posture: Array, targets: Array) -> Array | None:
+        """(L, 7) joint positions of an arm that follows a skill's targets (L, 4, 4); None where it strays."""
+        followed = self._arm.follow(posture, targets)
+        done = self._arm.poses(followed)
+        away = np.sqrt(((done[:, :3, 3] - targets[:, :3, 3]) ** 2).sum(axis=1))
+        turned = [turn_between(a[:3, :3], b[:3, :3]) for a, b in zip(done, targets, strict=True)]
+        return None if float(away.max()) > _ASTRAY or max(turned) > _TURNED else followed
+
     def _hindrance(self, posture: Array) -> str | None:
         """Why the arm cannot do the skill from here, which was shown elsewhere; None if it can. It may meet its limits,
         or something that the skill is not about."""
         targets = self._request.skill.astype(np.float64)
         if not len(targets):
             return None
-        followed = self._arm.follow(posture, targets)
-        done = self._arm.poses(followed)
-        away = np.sqrt(((done[:, :3, 3] - targets[:, :3, 3]) ** 2).sum(axis=1))
-        turned = [turn_between(a[:3, :3], b[:3, :3]) for a, b in zip(done, targets, strict=True)]
-        if float(away.max()) > _ASTRAY or max(turned) > _TURNED:
+        followed = self._follows(posture, targets)
+        if followed is None:
             return "the arm cannot follow the skill behind the way"
         for joints in followed:
             overlap = self.collisions.overlap_of_arm(joints, _BARRED, self._request.acts_on)

@@ -44,7 +44,7 @@ def put(name: str, position) -> None:
 
 
 def request(
-    goal, *, gripper: float = 1.0, seed: int = 5, number: int = 0, skill=NOTHING, acts_on=None
+    goal, *, gripper: float = 1.0, seed: int = 5, number: int = 0, skill=NOTHING, acts_on=None, later=()
 ) -> MotionRequest:
     return MotionRequest(
         eef="panda",
@@ -56,6 +56,7 @@ def request(
         state=env().get_state()[0].numpy(),
         skill=skill,
         acts_on=acts_on,
+        later=later,
     )
 
 

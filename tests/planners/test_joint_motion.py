@@ -130,3 +130,13 @@ def test_a_skill_that_the_arm_cannot_do_is_not_led_to():
     with pytest.raises(NoWayError, match=r"in the way of the skill: .*cubeB"):
         search(request(goal, skill=skill, acts_on="cubeA"))
     assert len(search(request(goal, skill=skill, acts_on="cubeB")).targets)
+
+
+def test_a_demo_whose_later_skill_is_out_of_reach_is_not_begun():
+    scene(0)
+    goal = above("cubeA", 0.1)
+    later = np.repeat(above("cubeB", 0.1)[None].astype(np.float32), 10, axis=0)
+    assert len(search(request(goal, later=(later,))).targets)
+    later[:, 0, 3] += np.linspace(0.0, 0.9, 10)
+    with pytest.raises(NoWayError, match="could not do a later skill of the demo"):
+        search(request(goal, later=(later,)))
