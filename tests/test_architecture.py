@@ -15,7 +15,7 @@ LAYERS = (
     {"datagen"},
     {"recorders", "pools", "envs", "planners"},
     {"trackers", "report"},
-    {"preflight", "signals", "build", "resume", "runner", "cli", "tools", "collect"},
+    {"preflight", "signals", "build", "resume", "runner", "cli", "local_page", "collect", "tools"},
 )
 HEAVY = {"torch", "lerobot", "wandb", "mujoco", "tensorboard", "h5py", "matplotlib", "datasets", "pandas", "av"}
 LATE = {"lerobot", "wandb", "tensorboard", "matplotlib", "datasets", "pandas", "av"}

@@ -17,7 +17,7 @@ from mimicpipe.errors import ConfigError
 
 FRAME = (480, 640)
 """Height and width, pixels."""
-_INSET = 168
+_INSET = 150
 """Side of the square picture of a wrist camera, pixels."""
 _EDGE = 2
 _LOOK_HEIGHT = 0.12

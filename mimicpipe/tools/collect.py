@@ -95,7 +95,7 @@ def collect(config: RunConfig, out: Path, port: int | None, open_page: bool, sto
     from mimicpipe.collect.hub import Hub
     from mimicpipe.collect.loop import run
     from mimicpipe.collect.scene_view import picture_of
-    from mimicpipe.collect.server import CollectServer
+    from mimicpipe.collect.server import serve_hub
     from mimicpipe.collect.session import Rules, Session
 
     file = DemoFile(out, env_args(config))
@@ -104,7 +104,7 @@ def collect(config: RunConfig, out: Path, port: int | None, open_page: bool, sto
         picture = picture_of(env)
         try:
             hub = Hub(picture.first_view)
-            server = CollectServer(hub, port)
+            server = serve_hub(hub, port)
             try:
                 rules = Rules(config.task["hold_steps"], longest_demo(config))
                 session = Session(env, build.build_subtasks(config), file, rules, config.seed)
@@ -114,6 +114,7 @@ def collect(config: RunConfig, out: Path, port: int | None, open_page: bool, sto
                 _greet(server.url, file, open_page)
                 run(env, session, picture, hub, about, stop)
             finally:
+                hub.close()
                 server.stop()
         finally:
             picture.close()
@@ -126,13 +127,17 @@ def collect(config: RunConfig, out: Path, port: int | None, open_page: bool, sto
 
 def _greet(url: str, file: "DemoFile", open_page: bool) -> None:
     print(f"{url}   Ctrl-C ends")
-    has = f"has {len(file.saved)} demos" if file.saved else "is new"
+    has = f"has {_demos(file)}" if file.saved else "is new"
     print(f"demos go into {file.path}, which {has}", flush=True)
     if open_page:
         import webbrowser
 
         if not webbrowser.open(url):
             print("no browser could be opened; open the address by hand", file=sys.stderr)
+
+
+def _demos(file: "DemoFile") -> str:
+    return f"{len(file.saved)} demo{'s' if len(file.saved) != 1 else ''}"
 
 
 @contextmanager
@@ -178,7 +183,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"collect: {error}", file=sys.stderr)
         return 2
     if file.saved:
-        print(f"{file.path}: {len(file.saved)} demos. Generate from them:")
+        print(f"{file.path}: {_demos(file)}. Generate from them:")
         keys = [key for key in args.overrides if not key.startswith("seed=")]
         print(f"  python run.py {shlex.join([*keys, f'pool.path={file.path}'])}")
     else:

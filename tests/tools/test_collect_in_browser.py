@@ -10,7 +10,6 @@ from pick_by_hand import Picker
 
 from mimicpipe.pools.hdf5 import list_demos
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from browser import Browser, find_browser

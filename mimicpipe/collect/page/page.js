@@ -259,7 +259,7 @@ function show(now) {
   meter("held", now.held, now.hold_steps, recording ? `${now.held} of ${now.hold_steps}` : now.success ? "yes" : "no");
   meter("steps", now.steps, now.max_steps, `${now.steps} of ${now.max_steps}`);
   $("steps").classList.toggle("late", now.steps > 0.8 * now.max_steps);
-  text("speed", `${now.speed.level + 1} of ${now.speed.levels}`);
+  text("speed", `${now.speed.level + 1} / ${now.speed.levels}`);
   text("speed-text", `${now.speed.metres.toFixed(2)} m/s`);
   showSignals(now);
   showArms(now);
@@ -342,6 +342,7 @@ async function begin() {
   watch();
   bindings = await (await fetch("/bindings.json")).json();
   drawKeys();
+  if (state !== null) showArms(state);
   $("scene").focus();
   labelKeys();
 }
