@@ -11,9 +11,7 @@ from mimicpipe.schema import at_least, within
 
 LINEAR_PLANNER = "mimicpipe.planners.linear.LinearPlanner"
 RRT_PLANNER = "mimicpipe.planners.rrt.RrtPlanner"
-CUROBO_PLANNER = "mimicpipe.planners.curobo.CuroboPlanner"
 _MUJOCO_ENV = "mimicpipe.envs.mujoco.env.MujocoEnv"
-_NAMES = {RRT_PLANNER: "rrt", CUROBO_PLANNER: "curobo"}
 
 
 def _above(default: float, most: float) -> Any:
@@ -44,7 +42,7 @@ class RrtPlannerConfig(LinearPlannerConfig):
     workers: int | None = at_least(1, None)
     joint_speed: float = _above(0.5, 1)
     clearance: float = _above(0.005, 0.1)
-    max_iterations: int = within(1, 1_000_000, 2000)
+    max_iterations: int = within(1, 1_000_000, 600)
     goal_tries: int = within(1, 100_000, 12)
     shortcuts: int = within(0, 100_000, 120)
     timeout_s: float = _above(30.0, 1_000_000)
@@ -53,16 +51,11 @@ class RrtPlannerConfig(LinearPlannerConfig):
 PLANNER_SCHEMAS: dict[str, type] = {
     LINEAR_PLANNER: LinearPlannerConfig,
     RRT_PLANNER: RrtPlannerConfig,
-    CUROBO_PLANNER: LinearPlannerConfig,
 }
 
 
 def check_planner(run: dict[str, Any]) -> None:
     """Raise ConfigError where the run's generator would use a planner that cannot serve its env."""
-    target = run["planner"]["_target_"]
-    if run["generator"]["_target_"] != SKILL_GENERATOR or target not in _NAMES:
-        return
-    if run["env"]["_target_"] != _MUJOCO_ENV:
-        raise ConfigError(
-            f"planner={_NAMES[target]}: needs the collision model of env=mujoco; use planner=linear with this env"
-        )
+    used = run["generator"]["_target_"] == SKILL_GENERATOR and run["planner"]["_target_"] == RRT_PLANNER
+    if used and run["env"]["_target_"] != _MUJOCO_ENV:
+        raise ConfigError("planner=rrt: needs the collision model of env=mujoco; use planner=linear with this env")

@@ -1,6 +1,6 @@
 """Everything one generation run shares between the env loop and the slots' coroutines."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -115,6 +115,8 @@ class RunState:
         self.was_reset = np.zeros(n, dtype=np.bool_)
         self.start = np.zeros(n, dtype=np.int64)
         """The batch step in which the slot's episode began, and one more for each step that it sat out."""
+        self.returns = 0
+        """How often a slot that was away has come back."""
         self.ends = PlanEnds(n)
         self.initial_state: Tensor | None = None
         self.hold = torch.zeros(n, dtype=torch.int32, device=device)
@@ -150,7 +152,7 @@ class RunState:
         return self._seeds[index - begin]
 
     @contextmanager
-    def away(self, slot: int) -> Iterator[None]:
+    def away(self, slot: int) -> Generator[None]:
         """While the block runs, the slot sits out the steps of the others: `with run.away(env_id): await slow_work`.
 
         Its state and its episode's length stand still, so an attempt's bits do not depend on how long that took.
@@ -165,6 +167,7 @@ class RunState:
         try:
             yield
         finally:
+            self.returns += 1
             self.board.come_back(slot)
             self.start[slot] += self.counters.batch_steps - left_at
 

@@ -23,8 +23,8 @@ _GRACE_S = 5.0
 class Watchdog:
     """Calls `on_stall(StallError)` once, from its own thread, after `stall_timeout_s` without progress.
 
-    Progress is a step, or an episode that a recorder has taken: one that is slow but lives holds the simulator up, and
-    is no stall.
+    Progress is a step, an episode that a recorder has taken, or a slot that comes back from where it was away: what is
+    slow but lives holds the simulator up, and is no stall.
 
     If the run has not ended some seconds later, the event loop itself is blocked, and nothing that runs on it can end
     it: `on_stuck`, if given, is called with the same error.
@@ -63,9 +63,9 @@ class Watchdog:
                 return
             seen = self._progress()
 
-    def _progress(self) -> tuple[int, int]:
+    def _progress(self) -> tuple[int, int, int]:
         counters = self._run.counters
-        return counters.batch_steps, counters.frames_committed
+        return counters.batch_steps, counters.frames_committed, self._run.returns
 
     def _report(self) -> None:
         error = StallError(stall_report(self._run, self._loop, self._loop_thread))

@@ -50,7 +50,7 @@ class RrtPlanner:
         max_turn: float = 2.0,
         joint_speed: float = 0.5,
         clearance: float = 0.005,
-        max_iterations: int = 2000,
+        max_iterations: int = 600,
         goal_tries: int = 12,
         shortcuts: int = 120,
         settle_steps: int = 2,

@@ -96,3 +96,17 @@ def test_a_run_ends_although_every_slot_is_away():
 
     _, _, reason = asyncio.run(run_to_end(env, Forever(env, 1)))
     assert reason == "SIGINT"
+
+
+def test_slots_that_come_back_are_progress_although_nobody_steps():
+    env = PointEnv(2)
+
+    class Patient(SlowThinker):
+        async def generate(self, env_id, env_reset_queue, env_action_queue, attempt, run):
+            for _ in range(4):
+                with run.away(env_id):
+                    await asyncio.sleep(0.15)
+            await super().generate(env_id, env_reset_queue, env_action_queue, attempt, run)
+
+    outcomes, _ = collect(env, Patient(env, 0), options=RunOptions(stall_timeout_s=0.4))
+    assert all(outcome.success for outcome in outcomes)
