@@ -12,16 +12,24 @@ from mimicpipe.datagen.datagen_info import DatagenInfo
 from mimicpipe.errors import SourceDemoError
 from mimicpipe.poses import rotation_defect
 
+_LEAST_FOLLOWED = 0.02
+"""Share of the way to its targets that an eef covers in a step; an arm with a lag of 0.95 still covers 0.05."""
+_FAR = 0.01
+"""Targets nearer than this say nothing of where the eef is told to go, metres."""
+_FAR_STEPS = 20
+"""So many far targets are enough to tell."""
 MAX_ROTATION_DEFECT = 1e-3
 """Largest `rotation_defect` of a source pose: float32 rounding stays near 1e-6, a wrong quaternion order is near 1."""
 
 
 def check_info(info: DatagenInfo, where: str, length: int | None = None) -> None:
-    """Run every check of this module on a demo: shapes, finite values, rotations, and a 0→1 edge in each signal that
-    ends a subtask. Where skills begin is looked at by whoever needs it (`skill_segments`)."""
+    """Run every check of this module on a demo: shapes, finite values, rotations, targets that the eef goes to, and a
+    0→1 edge in each signal that ends a subtask. Where skills begin is looked at by whoever needs it (`skill_segments`).
+    """
     check_shapes(info, where, length)
     check_finite(info, where)
     check_rotations(info, where)
+    check_targets_are_followed(info, where)
     for name, signal in info.subtask_term_signals.items():
         rising_edge(signal, f"{where}: subtask_term_signals/{name}")
 
@@ -48,6 +56,30 @@ def check_shapes(info: DatagenInfo, where: str, length: int | None = None) -> No
         _require_shape(value, (length,), f"{where}: {key}", reference)
     for name, value in info.gripper_action.items():
         _require_shape(value, (length, None), f"{where}: gripper_action/{name}", reference)
+
+
+def check_targets_are_followed(info: DatagenInfo, where: str) -> None:
+    """Each eef moves towards its targets.
+
+    Targets that were computed from actions of another control, such as joint positions taken for motions, are none:
+    segments made of them jump away from the demo's course.
+    """
+    for eef, target in info.target_eef_pose.items():
+        measured = info.eef_pose.get(eef)
+        if measured is None:
+            continue
+        asked = (target[:-1, :3, 3] - measured[:-1, :3, 3]).double()
+        moved = (measured[1:, :3, 3] - measured[:-1, :3, 3]).double()
+        far = asked.norm(dim=1) > _FAR
+        if int(far.sum()) < _FAR_STEPS:
+            continue
+        followed = float((asked[far] * moved[far]).sum() / asked[far].square().sum())
+        if followed < _LEAST_FOLLOWED:
+            raise SourceDemoError(
+                f"{where}: target_eef_pose/{eef}: the eef covers {followed:.1%} of the way to its target in a step, so "
+                "it does not go where it is told; the actions are of another control, such as joint positions: record or "
+                "convert the demo with this env's actions"
+            )
 
 
 def check_finite(info: DatagenInfo, where: str) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from mimicpipe import poses
-from mimicpipe.datagen.checks import check_finite, check_rotations, check_shapes
+from mimicpipe.datagen.checks import check_finite, check_rotations, check_shapes, check_targets_are_followed
 from mimicpipe.datagen.datagen_info import DatagenInfo, SourceDemo
 from mimicpipe.datagen.segments import Boundaries, find_boundaries
 from mimicpipe.datagen.settling import gripper_changes
@@ -250,6 +250,7 @@ class DataGenInfoPool:
                 )
         check_finite(info, where)
         check_rotations(info, where)
+        check_targets_are_followed(info, where)
         return {eef: find_boundaries(info, configs, where) for eef, configs in self.subtask_configs.items()}
 
     def _columns(self, info: DatagenInfo) -> dict[str, torch.Tensor]:

@@ -99,3 +99,31 @@ def test_rotations_may_be_off_by_rounding_only(error, step):
             checks.check_rotations(info, "x")
     elif deviation < 0.99 * checks.MAX_ROTATION_DEFECT:
         checks.check_rotations(info, "x")
+
+
+def arm_info(targets_ahead: float, told: tuple[float, float, float]) -> DatagenInfo:
+    """An arm that moves 2 cm a step along x; its targets lie ahead of it by a factor of that, and `told` beside it."""
+    steps = 60
+    position = torch.zeros(steps, 3)
+    position[:, 0] = 0.02 * torch.arange(steps)
+    target = position + torch.tensor([0.02 * targets_ahead, 0.0, 0.0]) + torch.tensor(told)
+    turn = torch.tensor([1.0, 0.0, 0.0, 0.0]).expand(steps, 4)
+    return DatagenInfo(
+        eef_pose={"arm": poses.pose_from_pos_quat(position, turn)},
+        object_poses={},
+        subtask_term_signals={},
+        target_eef_pose={"arm": poses.pose_from_pos_quat(target, turn)},
+        gripper_action={"arm": torch.zeros(steps, 1)},
+    )
+
+
+@pytest.mark.parametrize("ahead", [1.0, 5.0, 20.0])
+def test_targets_may_be_ahead_of_a_slow_arm(ahead):
+    checks.check_targets_are_followed(arm_info(ahead, (0.0, 0.0, 0.0)), "f: d")
+
+
+@pytest.mark.parametrize("told", [(-0.05, 0.05, 0.05), (0.05, 0.7, -1.2)])
+def test_actions_of_another_control_are_noticed(told):
+    """Joint positions that were taken for motions, clipped to the largest one, or for positions."""
+    with pytest.raises(SourceDemoError, match=r"^f: d: target_eef_pose/arm: .* joint positions"):
+        checks.check_targets_are_followed(arm_info(0.0, told), "f: d")

@@ -198,9 +198,11 @@ def test_a_file_of_ten_demos_is_small(folder):
     demos = make_demos(10, length=200)
     for demo in demos:
         steps = torch.linspace(0, 1, 200)
-        for group in (demo.info.eef_pose, demo.info.target_eef_pose, demo.info.object_poses):
+        for group in (demo.info.eef_pose, demo.info.object_poses):
             for name, pose in group.items():
                 group[name] = poses.interpolate(pose[:1].expand(200, 4, 4), pose[-1:].expand(200, 4, 4), steps)
+        for name, pose in demo.info.eef_pose.items():
+            demo.info.target_eef_pose[name] = pose.roll(-1, 0)  # each target is where the eef is next
         demo.info.object_poses["cube"][:100] = demo.info.object_poses["cube"][0]
     write_demos(folder / "a.hdf5", demos, ARGS)
     assert (folder / "a.hdf5").stat().st_size < 500_000
