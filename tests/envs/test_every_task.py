@@ -41,6 +41,8 @@ def test_class_and_yaml_say_the_same(name: str) -> None:
     hands = dict.fromkeys(task.eef_names, zero[task.body_names[0]])
     signals = task.subtask_term_signals(view(zero, hands, 0.0, joints=_joints(name)))
     assert {s.subtask_term_signal for each in subtasks.values() for s in each} - {None} == set(signals)
+    starts = task.subtask_start_signals(view(zero, hands, 0.0, joints=_joints(name)))
+    assert {s.subtask_start_signal for each in subtasks.values() for s in each} - {None} == set(starts)
     refs = {eef: [s.object_ref for s in each] for eef, each in subtasks.items()}
     check_constraints(parse_constraints(node.get("constraints", [])), refs)
     with pytest.raises(ConfigError, match=r"task.variant=D7: task .* has D0, D1"):
