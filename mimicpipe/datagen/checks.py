@@ -77,8 +77,8 @@ def check_targets_are_followed(info: DatagenInfo, where: str) -> None:
         if followed < _LEAST_FOLLOWED:
             raise SourceDemoError(
                 f"{where}: target_eef_pose/{eef}: the eef covers {followed:.1%} of the way to its target in a step, so "
-                "it does not go where it is told; the actions are of another control, such as joint positions: record or "
-                "convert the demo with this env's actions"
+                "it does not go where it is told; its actions are of another control, such as joint positions; "
+                "record or convert the demo with this env's actions"
             )
 
 
