@@ -10,12 +10,12 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mimicpipe"
 
 LAYERS = (
-    {"errors", "compiled", "rng", "poses", "schema", "generator_config", "planner_config", "config"},
+    {"errors", "compiled", "rng", "poses", "schema", "generator_config", "planner_config", "pool_config", "config"},
     {"pipeline"},
     {"datagen"},
     {"recorders", "pools", "envs", "planners"},
     {"trackers", "report"},
-    {"preflight", "signals", "build", "resume", "runner", "cli", "local_page", "collect", "tools"},
+    {"preflight", "signals", "build", "resume", "runner", "cli", "local_page", "collect", "annotate", "tools"},
 )
 HEAVY = {"torch", "lerobot", "wandb", "mujoco", "tensorboard", "h5py", "matplotlib", "datasets", "pandas", "av"}
 LATE = {"lerobot", "wandb", "tensorboard", "matplotlib", "datasets", "pandas", "av"}
