@@ -46,14 +46,14 @@ class DemoFile:
         self.path = path.expanduser().resolve()
         self._env_args = dict(env_args)
         self.saved: list[SavedDemo] = []
+        if not _can_be_made(self.path):
+            raise ConfigError(f"--out={self.path}: no file can be made there; name another one")
         if self.path.exists():
             try:
                 demos, seeds, _ = self._read()
             except SourceDemoError as error:
-                raise ConfigError(f"--out: {error}; or name another file") from error
+                raise ConfigError(f"--out: {error}; name another file") from error
             self._list(demos, seeds)
-        elif not _can_be_made(self.path):
-            raise ConfigError(f"--out={self.path}: no file can be made there; name another one")
 
     def append(self, demo: SourceDemo, seed: int) -> SavedDemo:
         """Add a demo; on return it is durable.

@@ -36,11 +36,12 @@ def run(
     while not stop.is_set():
         motion, view = hub.controls()
         passed = session.tick(motion, view)
-        rate.count(passed)
+        rate.count(passed, time.monotonic())
         frame = None
         if passed or fresh or shown != (view, session.active):
             shown = view, session.active
-            frame = jpeg(picture.draw(env, view, session.active))
+            if bool(env.finite()[0]):  # what has diverged cannot be drawn
+                frame = jpeg(picture.draw(env, view, session.active))
         show = partial(_show, hub, session, about, view, rate)
         show(frame)
         # A machine that cannot keep up lets time pass more slowly, and says so: nobody can steer what is not shown.
@@ -98,9 +99,8 @@ class Rate:
     def __init__(self) -> None:
         self._times: list[float] = []
 
-    def count(self, passed: bool) -> None:
-        """Note a turn of the loop; one without a step begins the count anew."""
-        now = time.monotonic()
+    def count(self, passed: bool, now: float) -> None:
+        """Note a turn of the loop at a `time.monotonic`; one without a step begins the count anew."""
         self._times = [t for t in self._times if now - t < _RATE_OVER_S] + [now] if passed else []
 
     def now(self) -> float | None:

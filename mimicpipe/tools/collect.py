@@ -8,6 +8,7 @@ time. Ctrl-C ends it; every saved demo is there. From another machine: `ssh -L 8
 
 import argparse
 import os
+import re
 import shlex
 import signal
 import sys
@@ -84,8 +85,27 @@ def longest_demo(config: RunConfig) -> int:
     return max(1, config.task["max_episode_steps"] - more - config.task["datagen"]["settle_steps"])
 
 
-def collect(config: RunConfig, out: Path, port: int | None, open_page: bool, stop: threading.Event) -> "DemoFile":
+def generate_command(overrides: Sequence[str], path: Path) -> str:
+    """The command line of a run that generates from the file."""
+    # Hydra's grammar wants quotes around some characters; OmegaConf resolves what is not escaped even within them.
+    quoted = str(path).replace("'", "\\'").replace("${", "\\${")
+    plain = re.fullmatch(r"[\w./~-]+", str(path)) is not None
+    keys = [key for key in overrides if not key.startswith("seed=")]
+    return f"python run.py {shlex.join([*keys, f'pool.path={path}' if plain else f"pool.path='{quoted}'"])}"
+
+
+def collect(
+    config: RunConfig, overrides: Sequence[str], out: Path, port: int | None, open_page: bool, stop: threading.Event
+) -> "DemoFile":
     """Serve the page until `stop` is set; returns the file.
+
+    Args:
+        config: from `checked_config`.
+        overrides: what it was made from.
+        out: the file.
+        port: see `LocalServer`.
+        open_page: also open a browser.
+        stop: ends it after the current step.
 
     Raises:
         ConfigError: the file, the port, the env or the task cannot be had.
@@ -109,7 +129,8 @@ def collect(config: RunConfig, out: Path, port: int | None, open_page: bool, sto
                 rules = Rules(config.task["hold_steps"], longest_demo(config))
                 session = Session(env, build.build_subtasks(config), file, rules, config.seed)
                 about = {"task": config.task["name"], "variant": config.task["variant"], "fps": env.fps,
-                         "description": env.task_description}  # fmt: skip
+                         "description": env.task_description,
+                         "generate": generate_command(overrides, file.path)}  # fmt: skip
                 server.start()
                 _greet(server.url, file, open_page)
                 run(env, session, picture, hub, about, stop)
@@ -166,7 +187,10 @@ def stopped_by_signals(stop: threading.Event) -> Generator[list[str]]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code: 0 also after Ctrl-C, which is how collecting ends; 143 after SIGTERM."""
     parser = argparse.ArgumentParser(
-        prog="collect", description="Make source demos by hand, on a page of this machine.", allow_abbrev=False
+        prog="collect",
+        description="Make source demos by hand, on a page of this machine.",
+        epilog="From another machine: ssh -L 8410:127.0.0.1:8410 HOST, and open http://127.0.0.1:8410/ there.",
+        allow_abbrev=False,
     )
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="run.py's keys of task, env and seed")
     parser.add_argument("--out", type=Path, help="HDF5 file that demos are appended to (default: demos/<task>.hdf5)")
@@ -175,17 +199,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_intermixed_args(argv)
     stop = threading.Event()
     try:
-        config = checked_config(args.overrides)
-        out = args.out if args.out is not None else Path("demos") / f"{config.task['name']}.hdf5"
         with stopped_by_signals(stop) as seen:
-            file = collect(config, out, args.port, args.open, stop)
+            config = checked_config(args.overrides)
+            out = args.out if args.out is not None else Path("demos") / f"{config.task['name']}.hdf5"
+            file = collect(config, args.overrides, out, args.port, args.open, stop)
     except MimicpipeError as error:
         print(f"collect: {error}", file=sys.stderr)
         return 2
     if file.saved:
         print(f"{file.path}: {_demos(file)}. Generate from them:")
-        keys = [key for key in args.overrides if not key.startswith("seed=")]
-        print(f"  python run.py {shlex.join([*keys, f'pool.path={file.path}'])}")
+        print(f"  {generate_command(args.overrides, file.path)}")
     else:
         print("no demo was saved")
     return EXIT_CODES["SIGTERM"] if "SIGTERM" in seen else 0

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import socket
 import threading
@@ -9,11 +10,13 @@ import time
 
 import pytest
 from collect_process import Collecting
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
 from pick_by_hand import Picker
 
 from mimicpipe.collect.controls import COMMAND_KEYS
 from mimicpipe.pools.hdf5 import list_demos
-from mimicpipe.tools.collect import main
+from mimicpipe.tools.collect import generate_command, main
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +168,16 @@ def test_bad_input_is_one_line(arguments, message, capsys, tmp_path, monkeypatch
     assert err.count("\n") == 1
     assert out == ""
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["plain.hdf5", "two words.hdf5", "it's=a,b[c].hdf5", "a\\b.hdf5", "${x}.hdf5"])
+def test_the_command_that_it_ends_with_reads_that_file(name, tmp_path):
+    """The shell and Hydra both have their say about a path."""
+    words = shlex.split(generate_command(["task=pick", "seed=3"], tmp_path / name))
+    assert words[:3] == ["python", "run.py", "task=pick"]
+    (override,) = OverridesParser.create().parse_overrides(words[3:])
+    assert override.key_or_group == "pool.path"
+    assert OmegaConf.create({"path": override.value()}).path == str(tmp_path / name)
 
 
 def test_a_port_that_is_taken_is_one_line(capsys, tmp_path, monkeypatch):

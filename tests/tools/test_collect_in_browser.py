@@ -134,6 +134,7 @@ def test_a_person_picks_the_cube_and_the_demo_seeds_a_run(browser, collecting, t
     until(browser, "document.getElementById('saved').children.length === 1")
     assert browser.complaints == []
     path = collecting.state()["file"]
+    assert text(browser, "command") == f"python run.py task=pick pool.path={path}"
     assert list_demos(path) == ["demo_0"]
     arguments = ["task=pick", "env.num_envs=2", "recorder=none", "tracker=none", "preview=false", "num_demos=2",
                  "max_attempts=12", f"pool.path={path}", f"hydra.run.dir={tmp_path / 'run'}"]  # fmt: skip

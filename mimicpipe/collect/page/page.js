@@ -82,7 +82,7 @@ function mark(code, on) {
 
 function onKeyDown(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || bindings === null) return;
-  if (event.code === "Escape") { $("scene").blur(); $("start").focus(); return; }
+  if (event.code === "Escape") { document.querySelector(".buttons button:not([hidden]):not(:disabled)").focus(); return; }
   const motion = bindings.motion_keys.some(([code]) => code === event.code);
   const bound = bindings.command_keys.find(([code]) => code === event.code);
   const oneArm = state !== null && Object.keys(state.arms).length === 1;
@@ -266,6 +266,8 @@ function show(now) {
   showPoses(now);
   text("count", `(${now.saved.length})`);
   text("file", now.file);
+  $("generate").hidden = now.saved.length === 0;
+  text("command", now.generate);
   const key = JSON.stringify(now.saved);
   if ($("saved").dataset.key !== key) {
     $("saved").dataset.key = key;
