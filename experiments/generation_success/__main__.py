@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.generation_success.cells import CELLS, Cell, read_attempts, summarize
-from experiments.generation_success.plot import RESULTS, draw
+from experiments.generation_success.plot import RESULTS, draw, label
 from experiments.harness import ROOT, compose, machine_line, markdown_table, read_json, source_hash, write_text
 
 RUNS = ROOT / "outputs" / "generation_success"
@@ -98,15 +98,25 @@ def render(rows: Sequence[dict[str, Any]], runs: dict[str, dict[str, Any]]) -> s
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """The rows as Markdown."""
-    header = ("cell", "attempts", "success", "95 % interval", "goal", "MimicGen", "failures", "mean length", "of demos")
+    header = (
+        "cell",
+        "attempts",
+        "success",
+        "95 % interval",
+        "goal",
+        "published",
+        "failures",
+        "mean length",
+        "of demos",
+    )
     cells = [
         (
-            f"{r['task']} {r['variant']}",
+            label(r),
             str(r["attempts"]),
             _percent(r["success_rate"]),
             f"{_percent(r['wilson_95'][0])} to {_percent(r['wilson_95'][1])}",
             f"≥ {100 * r['goal']:.0f} %: {'met' if r['goal_met'] else 'missed'}",
-            "–" if r["mimicgen"] is None else f"{100 * r['mimicgen']:.0f} %",
+            "–" if r["published"] is None else f"{100 * r['published']:.0f} %",
             ", ".join(f"{count} {reason}" for reason, count in r["failures"].items()) or "none",
             f"{r['mean_length']:.1f}",
             "–" if r["mean_length_of_demos"] is None else f"{r['mean_length_of_demos']:.1f}",

@@ -20,18 +20,21 @@ class Cell:
     task: str
     variant: str
     goal: float
-    mimicgen: float | None
-    """Generation success of MimicGen's task of the same name and variant (Mandlekar et al., CoRL 2023, appendix)."""
+    published: float | None
+    """Generation success of the task of the same name and variant: MimicGen's (Mandlekar et al., CoRL 2023, appendix),
+    or, with generator=skillgen, SkillMimicGen's (Garrett et al., CoRL 2024)."""
+    generator: str = "mimicgen"
 
     @property
     def name(self) -> str:
         """Folder of the cell."""
-        return f"{self.task}_{self.variant}"
+        return f"{self.task}_{self.variant}" + ("" if self.generator == "mimicgen" else f"_{self.generator}")
 
     @property
     def overrides(self) -> tuple[str, ...]:
         """The cell on `run.py`'s command line."""
-        return ("experiment=generation_success", f"task={self.task}", f"task.variant={self.variant}")
+        what = f"task={self.task}", f"task.variant={self.variant}", f"generator={self.generator}"
+        return ("experiment=generation_success", *what)
 
 
 def _cells(task: str, *rates: float) -> tuple[Cell, ...]:
@@ -39,6 +42,7 @@ def _cells(task: str, *rates: float) -> tuple[Cell, ...]:
     return tuple(Cell(task, f"D{index}", rate, rate) for index, rate in enumerate(rates))
 
 
+_SKILLGEN = {"square": 0.88, "threading": 0.74, "three_piece_assembly": 0.69, "coffee": 0.70}
 _TWO_ARMS = ("bimanual_lift", "bimanual_handover", "bimanual_threading")
 
 CELLS = (
@@ -53,6 +57,7 @@ CELLS = (
     *_cells("threading", 0.51, 0.39, 0.22),
     *_cells("three_piece_assembly", 0.36, 0.36, 0.31),
     *(Cell(task, variant, 0.90, None) for task in _TWO_ARMS for variant in ("D0", "D1")),
+    *(Cell(task, "D2", rate, rate, "skillgen") for task, rate in _SKILLGEN.items()),
 )
 
 
@@ -80,13 +85,14 @@ def summarize(cell: Cell, attempts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "task": cell.task,
         "variant": cell.variant,
+        "generator": cell.generator,
         "attempts": len(attempts),
         "successes": successes,
         "success_rate": rate,
         "wilson_95": [low, high],
         "goal": cell.goal,
         "goal_met": rate >= cell.goal,
-        "mimicgen": cell.mimicgen,
+        "published": cell.published,
         "failures": dict(Counter(row["reason"] for row in attempts if not row["success"]).most_common()),
         "mean_length": mean(row["length"] for row in attempts),
         "mean_length_of_demos": _mean(row["length"] for row in attempts if row["success"]),

@@ -99,8 +99,8 @@ def test_without_runs_there_is_no_report(tmp_path, capsys):
 
 def test_the_committed_page_is_that_of_the_committed_figures():
     results = read_json(RESULTS / "generation_success.json")
-    assert [(r["task"], r["variant"], r["attempts"]) for r in results["rows"]] == [
-        (cell.task, cell.variant, 500) for cell in CELLS
+    assert [(r["task"], r["variant"], r["generator"], r["attempts"]) for r in results["rows"]] == [
+        (cell.task, cell.variant, cell.generator, 500) for cell in CELLS
     ]
     for row in results["rows"]:
         assert row["attempts"] - row["successes"] == sum(row["failures"].values()) == len(row["failed_attempts"])
