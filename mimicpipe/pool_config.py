@@ -32,15 +32,25 @@ class PoolConfig:
 
 
 @dataclass
-class Hdf5PoolConfig(PoolConfig):
-    """`pool=hdf5`."""
+class FilePoolConfig(PoolConfig):
+    """What pools that begin with files have."""
 
     path: Any = field(default=None, metadata={"words": f"{_PATH_WORDS}, or null"})
     demo_keys: list[str] | None = None
 
 
 @dataclass
-class GrowingPoolConfig(Hdf5PoolConfig):
+class Hdf5PoolConfig(FilePoolConfig):
+    """`pool=hdf5`."""
+
+    frame: list[float] | None = field(
+        default=None, metadata={"words": "a list of 3 numbers, or of 7 (with a wxyz quaternion), or null"}
+    )
+    gripper_scale: float | None = None
+
+
+@dataclass
+class GrowingPoolConfig(FilePoolConfig):
     """`pool=growing`."""
 
     every: int = at_least(1, 10)
@@ -89,6 +99,8 @@ def check_pool(run: dict[str, Any]) -> None:
     pool = run["pool"]
     if "path" in pool and not _is_paths(pool["path"], optional=pool["_target_"] != LEROBOT_POOL):
         raise ConfigError(f"pool.path={show(pool['path'])}: expected {_PATH_WORDS}")
+    if (frame := pool.get("frame")) is not None and len(frame) not in (3, 7):
+        raise ConfigError(f"pool.frame={show(frame)}: expected 3 numbers, or 7 with a wxyz quaternion")
     if pool["_target_"] != LEROBOT_POOL:
         return
     for key in ("eef_pose", "object_pose"):

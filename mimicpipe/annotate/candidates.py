@@ -1,6 +1,6 @@
 """Demos before they are annotated: read from a file or a dataset, and played in the env where they can be."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -50,14 +50,8 @@ def read_candidates(path: Path, env: MimicEnv, subtasks: SubtaskConfigs) -> Foun
     Raises:
         SourceDemoError: the file or dataset cannot be used.
     """
-    needs = _without_signals(needs_of(env, subtasks))
+    needs = replace(needs_of(env, subtasks), signal_names=(), start_signal_names=(), observations=True)
     return _from_dataset(path, env, needs) if is_dataset(path) else _from_file(path, env, needs)
-
-
-def _without_signals(needs: Needs) -> Needs:
-    return Needs(
-        needs.eef_names, needs.object_names, (), (), needs.gripper_from_actions, needs.action_dim, observations=True
-    )
 
 
 def _from_file(path: Path, env: MimicEnv, needs: Needs) -> Found:

@@ -1,12 +1,15 @@
 """`pool=hdf5`: source demos from files in Isaac Lab Mimic's or MimicGen's HDF5 layout, and from LeRobot datasets."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from mimicpipe.datagen.datagen_info import SourceDemo
 from mimicpipe.datagen.subtask import SubtaskConfigs
 from mimicpipe.envs.base import MimicEnv
+from mimicpipe.envs.tasks.base import Task
 from mimicpipe.pools.base import OnError, ReadResult
+from mimicpipe.pools.conversion import conversion_of
 from mimicpipe.pools.hdf5_file import list_demos, read_demos
 from mimicpipe.pools.hdf5_layout import Needs
 from mimicpipe.pools.lerobot_reader import LeRobotOptions, LeRobotReader
@@ -24,6 +27,7 @@ class Hdf5Pool:
         demo_keys: demos to take; None is all.
         max_demos: take at most this many; None is all.
         on_error: "raise" or "skip" a demo that cannot be used.
+        frame, gripper_scale: of HDF5 files of another simulator, see `conversion.conversion_of`.
     """
 
     def __init__(
@@ -32,15 +36,18 @@ class Hdf5Pool:
         demo_keys: Sequence[str] | None = None,
         max_demos: int | None = None,
         on_error: OnError = "raise",
+        frame: Sequence[float] | None = None,
+        gripper_scale: float | None = None,
     ) -> None:
         self.path = paths_of(path)
         self.demo_keys = demo_keys
         self.max_demos = max_demos
         self.on_error: OnError = on_error
+        self.conversion = conversion_of(frame, gripper_scale)
 
     def load(self, env: MimicEnv, subtask_configs: SubtaskConfigs) -> ReadResult:
         """Demos with everything that the env and the subtasks need; see `pools.base.DemoSource`."""
-        needs = needs_of(env, subtask_configs)
+        needs = replace(needs_of(env, subtask_configs), conversion=self.conversion)
         return load_needed(
             self.path,
             needs,
@@ -75,4 +82,5 @@ def needs_of(env: MimicEnv, subtask_configs: SubtaskConfigs) -> Needs:
         start_signal_names=None,
         gripper_from_actions=env.actions_to_gripper_actions,
         action_dim=env.action_dim,
+        own_frame=isinstance(getattr(env, "task", None), Task),
     )

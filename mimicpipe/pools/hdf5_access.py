@@ -137,6 +137,15 @@ def read_number(node: Node, name: str, where: str) -> float | None:
     return float(value.reshape(())[()])
 
 
+def read_text(node: Node, name: str, where: str) -> str | None:
+    """Attribute `name` where it is a text; None where there is none, or where it is something else."""
+    with guarded(f"{where}: attribute {name}"):
+        value = node.attrs.get(name)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str) else None
+
+
 def _link(group: h5py.Group, name: str) -> tuple[int | None, str]:
     """Kind of a link and, of a soft one, its target; asks about the link only, never what it leads to."""
     key, links = _encode(name), group.id.links

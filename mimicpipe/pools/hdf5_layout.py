@@ -30,7 +30,8 @@ from torch import Tensor
 from mimicpipe.datagen.checks import check_info, require_finite
 from mimicpipe.datagen.datagen_info import DatagenInfo, SourceDemo
 from mimicpipe.errors import SourceDemoError
-from mimicpipe.pools.hdf5_access import Node, child, child_names, read_array, read_number
+from mimicpipe.pools.conversion import Conversion
+from mimicpipe.pools.hdf5_access import Node, child, child_names, read_array, read_number, read_text
 from mimicpipe.pools.names import listing
 from mimicpipe.pools.tracing import Recording
 
@@ -59,6 +60,10 @@ class Needs:
     """Also read `obs/<feature>`; generation does not use them."""
     failed: bool = False
     """Also take demos recorded as failures (success=False)."""
+    conversion: Conversion | None = None
+    """From another simulator's frame and grippers to this env's."""
+    own_frame: bool = False
+    """Whether demos of robosuite, which has another frame and grippers, are refused where no conversion is given."""
 
 
 def read_demo(data: h5py.Group, name: str, where: str, needs: Needs) -> SourceDemo:
@@ -140,9 +145,10 @@ def _datagen_info(demo: h5py.Group, actions: Tensor, where: str, needs: Needs) -
             f"{where}: obs/datagen_info: missing (the demo has {listing(child_names(demo, where))}); "
             "annotate the file first (Isaac Lab's annotate_demos.py, MimicGen's prepare_src_dataset.py)"
         )
+    _check_interface(info, where, needs)
     eef_pose = _named(info, ("eef_pose",), needs.eef_names, where, _floats, unnamed=True)
     eefs = list(eef_pose)
-    return DatagenInfo(
+    read = DatagenInfo(
         eef_pose=eef_pose,
         object_poses=_named(info, ("object_pose", "object_poses"), needs.object_names, where, _floats),
         subtask_term_signals=_named(info, ("subtask_term_signals",), needs.signal_names, where, _signal),
@@ -150,6 +156,20 @@ def _datagen_info(demo: h5py.Group, actions: Tensor, where: str, needs: Needs) -
         gripper_action=_gripper(info, eefs, actions, where, needs.gripper_from_actions),
         subtask_start_signals=_named(info, ("subtask_start_signals",), needs.start_signal_names, where, _signal),
     )
+    if needs.conversion is not None:
+        needs.conversion.apply(read)
+    return read
+
+
+def _check_interface(info: h5py.Group, where: str, needs: Needs) -> None:
+    """MimicGen says which simulator a demo is from (attribute env_interface_type of its datagen_info)."""
+    if not needs.own_frame or needs.conversion is not None:
+        return
+    if read_text(info, "env_interface_type", f"{where}: datagen_info") == "robosuite":
+        raise SourceDemoError(
+            f"{where}: recorded in robosuite: its poses are in the world's frame and its grippers close at +1; give "
+            "pool.gripper_scale=-1 and this env's frame in the world, e.g. pool.frame=[-0.56,0,0.8] (Panda at a table)"
+        )
 
 
 def _gripper(
