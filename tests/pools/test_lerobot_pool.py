@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from mimicpipe import build
 from mimicpipe.datagen.pool import DataGenInfoPool
 from mimicpipe.datagen.segments import find_boundaries
 from mimicpipe.datagen.subtask import SubTaskConfig
@@ -23,6 +24,7 @@ from mimicpipe.errors import SourceDemoError
 from mimicpipe.pools.hdf5 import Hdf5Pool
 from mimicpipe.pools.lerobot import LeRobotPool
 from mimicpipe.preflight import BUNDLED_DEMOS
+from mimicpipe.tools.saved_run import saved_config
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -122,6 +124,30 @@ def test_joint_positions_give_poses(pick_run):
             assert torch.equal(a.info.subtask_term_signals["grasp"], b.info.subtask_term_signals["grasp"])
     finally:
         env.close()
+
+
+@pytest.mark.parametrize("task", ["drawer_cleanup", "bimanual_lift"])
+def test_parts_and_two_arms(task, tmp_path):
+    """Joints of parts among the objects' elements, and elements of two arms with their names in front."""
+    out = tmp_path / "run"
+    arguments = [f"task={task}", "num_demos=1", "max_attempts=6", f"hydra.run.dir={out}", *FAST]
+    assert run_main(arguments, tmp_path) == 0
+    config = saved_config(out)
+    env, subtasks = build.build_env(config), build.build_subtasks(config)
+    try:
+        ((played,), *others) = (
+            LeRobotPool(out / "dataset", poses=poses).load(env, subtasks).demos
+            for poses in ("replay", "features", "fk")
+        )
+    finally:
+        env.close()
+    for (demo,) in others:
+        assert torch.equal(demo.actions, played.actions)
+        for field in ("eef_pose", "object_poses", "target_eef_pose", "gripper_action"):
+            for name, value in getattr(demo.info, field).items():
+                torch.testing.assert_close(value, getattr(played.info, field)[name], atol=2e-6, rtol=0.0)
+        for name, signal in demo.info.subtask_term_signals.items():
+            assert torch.equal(signal, played.info.subtask_term_signals[name])
 
 
 def test_targets_may_be_where_the_eef_is_next(stack_run, env):
