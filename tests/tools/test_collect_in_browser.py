@@ -1,5 +1,6 @@
 """Collecting as a person does: a browser's page, keys that are pressed and let go, what the page shows."""
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -194,11 +195,16 @@ def test_dragging_turns_the_view_and_with_it_the_directions(browser, collecting)
     assert now["directions"]["away"] == pytest.approx([0.0, 1.0, 0.0], abs=0.02)
 
 
-def test_the_page_says_when_collecting_has_ended(browser, collecting):
+def test_the_page_says_when_collecting_was_killed_and_the_saved_demo_is_there(browser, collecting):
     open_page(browser, collecting)
     assert not browser.evaluate("document.getElementById('alarm').innerText")
-    code, _, err = collecting.stop()
-    assert (code, err) == (0, "")
+    path = collecting.state()["file"]
+    tap(browser, "Enter")
+    press(browser, "KeyE")
+    collecting.until(lambda state: state["steps"] > 3)
+    assert collecting.stop(signal.SIGKILL)[0] == -signal.SIGKILL
+    assert list_demos(path) == ["demo_0"]
+    assert [entry.name for entry in Path(path).parent.iterdir()] == ["pick.hdf5"]
     until(browser, "document.getElementById('alarm').innerText.startsWith('No connection')")
     tap(browser, "Enter")
     until(browser, "document.getElementById('message').className === 'bad'")
