@@ -30,7 +30,7 @@ class Rule:
 class Rules:
     """How a demo is cut."""
 
-    near: float = 0.08
+    near: float = 0.12
     """Eef to the object's origin where a change of the gripper counts, metres."""
     settle: int = 5
     """Steps from the gripper's command to the subtask's end: fingers need time to close."""
@@ -60,7 +60,7 @@ def parse_rule(text: str) -> tuple[str, Rule]:
 
 
 def apply_rules(info: DatagenInfo, configs: SubtaskConfigs, rules: Rules, where: str) -> None:
-    """Set a demo's signals, those that end subtasks and those where skills begin.
+    """Set a demo's signals, those that end subtasks and, where the eef comes near enough, those where skills begin.
 
     Raises:
         SourceDemoError: a subtask's end is not found; says what was looked for.
@@ -77,7 +77,7 @@ def apply_rules(info: DatagenInfo, configs: SubtaskConfigs, rules: Rules, where:
             if config.subtask_term_signal is not None:
                 info.subtask_term_signals[config.subtask_term_signal] = from_step(info.length, end)
             if config.subtask_start_signal is not None:
-                _add_start(info, eef, config, rules, at, end, where)
+                _add_start(info, eef, config, rules, at, end)
             at = end
 
 
@@ -132,18 +132,13 @@ def _not_found(rule: Rule, limit: float, eef: str, config: SubTaskConfig, after:
     )
 
 
-def _add_start(
-    info: DatagenInfo, eef: str, config: SubTaskConfig, rules: Rules, begin: int, end: int, where: str
-) -> None:
+def _add_start(info: DatagenInfo, eef: str, config: SubTaskConfig, rules: Rules, begin: int, end: int) -> None:
     way = _way(info, eef, config)
     if way is None:
         return
     steps: Sequence[int] = (begin + (way[begin:end] < rules.skill).nonzero()[:, 0]).tolist()
     if not steps:
-        raise SourceDemoError(
-            f"{where}: start signal {config.subtask_start_signal}: {eef} does not come within {rules.skill:g} m of "
-            f"{config.object_ref} in steps {begin} to {end}; give another distance with --skill"
-        )
+        return  # generator=skillgen will want it, others not
     # From there to the subtask's end: what comes after belongs to the next one.
     signal = torch.zeros(info.length, dtype=torch.bool)
     signal[steps[0] : end] = True

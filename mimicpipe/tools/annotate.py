@@ -205,8 +205,8 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument("--hand", action="store_true", help="by hand, on a page")
     parser.add_argument("--rule", action="append", default=[], metavar="SIGNAL=KIND[,METRES]",
                         help="what ends a subtask: change, close, open (of the gripper), near, away")  # fmt: skip
-    parser.add_argument("--near", type=float, default=0.08, metavar="M",
-                        help="eef to object where a change of the gripper counts (default: 0.08)")  # fmt: skip
+    parser.add_argument("--near", type=float, default=0.12, metavar="M",
+                        help="eef to object where a change of the gripper counts (default: 0.12)")  # fmt: skip
     parser.add_argument("--settle", type=int, default=5, metavar="STEPS",
                         help="from the gripper's command to the subtask's end (default: 5)")  # fmt: skip
     parser.add_argument("--skill", type=float, default=0.12, metavar="M",
