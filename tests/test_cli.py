@@ -69,7 +69,8 @@ def test_a_bad_config_is_one_line_and_nothing_is_made(flags):
     done = subprocess.run([*RUN, *flags, "task=pikc"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr == "error: task=pikc: no such option; did you mean pick? valid: pick, stack\n"
+    tasks = ", ".join(sorted(path.stem for path in (ROOT / "conf" / "task").glob("*.yaml")))
+    assert done.stderr == f"error: task=pikc: no such option; did you mean pick? valid: {tasks}\n"
     assert list(Path.cwd().iterdir()) == []
 
 
@@ -108,7 +109,7 @@ def test_a_run_with_a_pool_of_ones_own(main):
     assert last["generation/successes"] == 5.0
     assert last["env_steps"] == run["counts"]["env_steps"]
     assert {p.name for p in folder.iterdir()} == {
-        ".hydra", "run.json", "metrics.jsonl", "attempts.jsonl", "mimicpipe.log",
+        ".hydra", "run.json", "metrics.jsonl", "attempts.jsonl", "mimicpipe.log", "report.html", "report.json",
     }  # fmt: skip
 
 

@@ -14,7 +14,9 @@ import pytest
 from in_process import ROOT, run_main
 from same_files import different_files
 
-QUIET = ("generator=skillgen", "tracker=none", "preview=false", "planner.workers=1", "max_attempts=20", "num_demos=20")
+QUIET = ("generator=skillgen", "tracker=none", "preview=false", "planner.workers=1", "max_attempts=8", "num_demos=8")
+
+pytestmark = pytest.mark.timeout(180)  # each planner process starts for seconds on a busy machine
 
 
 def run(folder: Path, *overrides: str) -> list[dict[str, Any]]:
@@ -37,7 +39,7 @@ def planner_processes(parent: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(("task", "least"), [("pick", 19), ("stack", 17)])
+@pytest.mark.parametrize(("task", "least"), [("pick", 8), ("stack", 7)])
 def test_attempts_succeed_and_are_the_same_at_every_num_envs(task, least, tmp_path):
     rows = {}
     for number in (1, 4):

@@ -14,27 +14,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.generation_success.cells import CELLS, Cell, read_attempts, summarize
+from experiments.generation_success.cells import CELLS, SKILLGEN_CELLS, Cell, read_attempts, summarize
 from experiments.generation_success.plot import RESULTS, draw, label
 from experiments.harness import ROOT, compose, machine_line, markdown_table, read_json, source_hash, write_text
 
 RUNS = ROOT / "outputs" / "generation_success"
+_ALL = (*CELLS, *SKILLGEN_CELLS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the cells that are missing, and write table and figure."""
     parser = argparse.ArgumentParser(prog="python -m experiments.generation_success", description="Measure success.")
-    parser.add_argument("cell", nargs="*", help=f"cells to run: {', '.join(c.name for c in CELLS)} (default: all)")
+    parser.add_argument(
+        "cell", nargs="*", help=f"cells to run: {', '.join(c.name for c in _ALL)} (default: those without skillgen)"
+    )
     parser.add_argument("--attempts", type=int, help="attempts per cell (default: the 500 of the experiment's config)")
     parser.add_argument("--fresh", action="store_true", help="run every cell again")
     parser.add_argument("--report", action="store_true", help="run nothing: only write the table")
     parser.add_argument("--runs", type=Path, default=RUNS, help="folder for the runs (default: outputs/...)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results (default: results/)")
     args = parser.parse_args(argv)
-    if unknown := set(args.cell) - {cell.name for cell in CELLS}:
-        parser.error(f"unknown cell {', '.join(sorted(unknown))}; choose from {', '.join(c.name for c in CELLS)}")
+    if unknown := set(args.cell) - {cell.name for cell in _ALL}:
+        parser.error(f"unknown cell {', '.join(sorted(unknown))}; choose from {', '.join(c.name for c in _ALL)}")
     budget = () if args.attempts is None else (f"num_demos={args.attempts}", f"max_attempts={args.attempts}")
-    wanted = [cell for cell in CELLS if not args.report and cell.name in (args.cell or [cell.name])]
+    by_default = {cell.name for cell in CELLS}
+    wanted = [cell for cell in _ALL if not args.report and cell.name in (args.cell or by_default)]
     for cell in wanted:
         if args.fresh or not is_complete(cell, args.runs / cell.name, budget):
             run(cell, args.runs / cell.name, budget)
@@ -70,7 +74,7 @@ def run(cell: Cell, folder: Path, budget: Sequence[str] = ()) -> None:
 
 def write_results(runs: Path, out: Path) -> list[dict[str, Any]]:
     """Bring table, json and figure up to date; returns the rows of all cells that have run to their end."""
-    done = [(cell, runs / cell.name) for cell in CELLS if (runs / cell.name / "run.json").is_file()]
+    done = [(cell, runs / cell.name) for cell in _ALL if (runs / cell.name / "run.json").is_file()]
     rows = [summarize(cell, read_attempts(folder)) for cell, folder in done]
     records = {cell.name: read_json(folder / "run.json") for cell, folder in done}
     if rows:

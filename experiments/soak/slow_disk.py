@@ -24,7 +24,7 @@ class SlowDiskRecorder(AsyncLeRobotRecorder):
             raise ConfigError(f"mb_per_s={mb_per_s}: a number > 0")
         super().__init__(**others)
         disk = _Disk(mb_per_s, hang_every_s, hang_s)
-        self._staged = _SlowStorage(disk, self._spec, self._settings, resumed=others.get("resume") is not None)
+        self._staged = _SlowStorage(disk, self._spec, self._settings, others.get("resume"))
 
 
 class _Disk:

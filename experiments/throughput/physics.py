@@ -65,10 +65,10 @@ class Tape:
         self._sensors = np.empty((num_envs, SUBSTEPS, model.nsensordata))
         self.calls: list[Call] = []
 
-    def start(self, state: Array, control: Array) -> Callable[[], Array]:
+    def start(self, state: Array, control: Array, then: Callable[[Array], None] | None = None) -> Callable[[], Array]:
         """As `Physics.start`."""
         self.calls.append(Call(state.copy(), np.repeat(control[:, None], SUBSTEPS, axis=1)))
-        return self._start(state, control)
+        return self._start(state, control, then)
 
     @property
     def env_steps(self) -> int:

@@ -40,6 +40,12 @@ def ticks(low: float, high: float, about: int = 4) -> list[float]:
     raw = (high - low) / about
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * n for n in (1, 2, 5, 10) if power * n >= raw * 0.999)
+    found = _multiples(step, low, high)
+    # A range just short of two steps may lie between two multiples of a step; half the step has one inside.
+    return found or _multiples(step / 2, low, high)
+
+
+def _multiples(step: float, low: float, high: float) -> list[float]:
     first = math.ceil(low / step - 1e-9)
     return [n * step for n in range(first, math.floor(high / step + 1e-9) + 1)]
 
