@@ -78,7 +78,7 @@ def test_a_planner_process_that_is_killed_is_named_and_the_run_goes_on(tmp_path,
     rows = run(tmp_path / "run", "recorder=none", "env.num_envs=4")
     killer.join()
     assert killed
-    assert sum(row["success"] for row in rows) >= 19
+    assert sum(row["success"] for row in rows) >= 7
     assert not any(row["reason"].startswith("error") for row in rows)
     log = (tmp_path / "run" / "mimicpipe.log").read_text()
     assert f"planner process 0 (pid {killed[0]}) was killed by SIGKILL" in log
