@@ -5,10 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from mimicpipe.datagen.datagen_info import DatagenInfo, SourceDemo
+from mimicpipe.datagen.datagen_info import SourceDemo
 from mimicpipe.envs.base import MimicEnv
-
-Group = dict[str, Tensor]
+from mimicpipe.pools.steps import StepLog, shown, stacked
 
 
 class Recording:
@@ -22,7 +21,8 @@ class Recording:
     def __init__(self, env: MimicEnv) -> None:
         self._env = env
         self._initial_state = env.get_state()[0].cpu().clone()
-        self._steps: dict[str, list[Group]] = {}
+        self._log = StepLog()
+        self._observations: list[dict[str, Tensor]] = []
         self._actions: list[Tensor] = []
         self._states: list[Tensor] = []
         self.held = 0
@@ -36,13 +36,8 @@ class Recording:
     def before_step(self, action: Tensor) -> None:
         """Take what is there before an action (1, A)."""
         env = self._env
-        self._note("eef_pose", {name: env.get_robot_eef_pose(name) for name in env.eef_names})
-        self._note("object_poses", env.get_object_poses())
-        self._note("term_signals", env.get_subtask_term_signals())
-        self._note("start_signals", env.get_subtask_start_signals())
-        self._note("observations", env.observe())
-        self._note("target_eef_pose", env.action_to_target_eef_pose(action))
-        self._note("gripper_action", env.actions_to_gripper_actions(action))
+        self._log.add(shown(env, None, action), 0)
+        self._observations.append({name: value[0].cpu().clone() for name, value in env.observe().items()})
         self._states.append(env.get_state()[0].cpu().clone())
         self._actions.append(action[0].cpu().clone())
 
@@ -53,32 +48,16 @@ class Recording:
 
     def demo(self, name: str) -> SourceDemo:
         """The steps so far, as a successful demo."""
-        column = self._column
         return SourceDemo(
             name=name,
-            info=DatagenInfo(
-                eef_pose=column("eef_pose"),
-                object_poses=column("object_poses"),
-                subtask_term_signals=column("term_signals"),
-                target_eef_pose=column("target_eef_pose"),
-                gripper_action=column("gripper_action"),
-                subtask_start_signals=column("start_signals"),
-            ),
+            info=self._log.info(),
             actions=torch.stack(self._actions),
             initial_state=self._initial_state.clone(),
-            observations=column("observations"),
+            observations=stacked(self._observations),
             success=True,
             states=torch.stack(self._states),
             origin="the recording",
         )
-
-    def _note(self, key: str, values: Group) -> None:
-        row = {name: value[0].cpu().clone() for name, value in values.items()}
-        self._steps.setdefault(key, []).append(row)
-
-    def _column(self, key: str) -> Group:
-        steps = self._steps[key]
-        return {name: torch.stack([step[name] for step in steps]) for name in steps[0]}
 
 
 class Stillness:

@@ -21,6 +21,7 @@ from mimicpipe.pools.base import OnError, ReadResult
 from mimicpipe.pools.experts import Move
 from mimicpipe.pools.script_player import ScriptEnsemble
 from mimicpipe.pools.scripts import expert_named, expert_names
+from mimicpipe.pools.steps import Shown, shown
 
 HOLD_STEPS = 10
 """Control steps for which success must hold up to a demo's end."""
@@ -36,14 +37,9 @@ _TRIES_PER_DEMO = 5
 class _Recording:
     """Batched steps of K slots, each entry (K, ...)."""
 
-    eef: list[dict[str, Tensor]] = field(default_factory=list)
-    target: list[dict[str, Tensor]] = field(default_factory=list)
-    gripper: list[dict[str, Tensor]] = field(default_factory=list)
+    shown: list[Shown] = field(default_factory=list)
     actions: list[Tensor] = field(default_factory=list)
     states: list[Tensor] = field(default_factory=list)
-    objects: list[dict[str, Tensor]] = field(default_factory=list)
-    signals: list[dict[str, Tensor]] = field(default_factory=list)
-    starts: list[dict[str, Tensor]] = field(default_factory=list)
     observations: list[dict[str, Tensor]] = field(default_factory=list)
     success: list[Tensor] = field(default_factory=list)
     """After the step."""
@@ -183,24 +179,18 @@ def perform(
     actions = torch.zeros(env.num_envs, env.action_dim, device=env.device)
     for _ in range(MAX_STEPS):
         poses = {eef: env.get_robot_eef_pose(eef, ids) for eef in env.eef_names}
-        objects = env.get_object_poses(ids)
-        commands = player.act(poses, objects)
+        commands = player.act(poses, env.get_object_poses(ids))
         if bool(player.done.all()):
             break
         targets = {eef: command.target for eef, command in commands.items()}
         grippers = {eef: command.gripper for eef, command in commands.items()}
         action = env.target_eef_pose_to_action(targets, grippers, None, ids)
         recording.done.append(player.done.clone())
-        recording.eef.append(poses)
-        recording.objects.append(objects)
-        recording.signals.append(env.get_subtask_term_signals(ids))
-        recording.starts.append(env.get_subtask_start_signals(ids))
+        recording.shown.append(shown(env, ids, action))
         recording.observations.append(env.observe(ids) if observations else {})
         if states:
             recording.states.append(env.get_state(ids))
         recording.actions.append(action)
-        recording.target.append(env.action_to_target_eef_pose(action, ids))
-        recording.gripper.append(env.actions_to_gripper_actions(action))
         actions[:count] = action
         env.step(actions, ids)
         recording.success.append(env.success()[:count])
@@ -209,10 +199,8 @@ def perform(
 
 def _cut(recording: _Recording, initial_state: Tensor, hold_steps: int, finished: Tensor) -> list[SourceDemo]:
     """The demos of all slots, each up to the end of its script."""
-    eefs, targets, grippers = (_stack_dicts(each) for each in (recording.eef, recording.target, recording.gripper))
-    actions = _stack(recording.actions)
-    objects, signals = _stack_dicts(recording.objects), _stack_dicts(recording.signals)
-    starts, observations = _stack_dicts(recording.starts), _stack_dicts(recording.observations)
+    groups = {key: _stack_dicts([step[key] for step in recording.shown]) for key in recording.shown[0]}
+    actions, observations = _stack(recording.actions), _stack_dicts(recording.observations)
     success = _stack(recording.success)
     states = _stack(recording.states) if recording.states else None
     lengths = (~_stack(recording.done)).sum(dim=1).tolist()
@@ -221,12 +209,7 @@ def _cut(recording: _Recording, initial_state: Tensor, hold_steps: int, finished
         cut = _cutter(slot, length)
         held = length >= hold_steps and bool(success[slot, length - hold_steps : length].all())
         info = DatagenInfo(
-            eef_pose={eef: cut(pose) for eef, pose in eefs.items()},
-            object_poses={name: cut(pose) for name, pose in objects.items()},
-            subtask_term_signals={name: cut(signal) for name, signal in signals.items()},
-            target_eef_pose={eef: cut(pose) for eef, pose in targets.items()},
-            gripper_action={eef: cut(command) for eef, command in grippers.items()},
-            subtask_start_signals={name: cut(signal) for name, signal in starts.items()},
+            **{key: {name: cut(values) for name, values in group.items()} for key, group in groups.items()}
         )
         demos.append(
             SourceDemo(

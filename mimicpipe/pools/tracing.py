@@ -4,15 +4,16 @@ A recording with the state before each action is shown state by state; with only
 played. All of it is batched: one recording a slot.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from mimicpipe.datagen.datagen_info import DatagenInfo, SourceDemo
+from mimicpipe.datagen.datagen_info import SourceDemo
 from mimicpipe.envs.base import MimicEnv
 from mimicpipe.errors import SourceDemoError
+from mimicpipe.pools.steps import StepLog, shown
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,7 @@ class Traced:
 class _Log:
     """Steps of one slot."""
 
-    eef: dict[str, list[Tensor]] = field(default_factory=dict)
-    target: dict[str, list[Tensor]] = field(default_factory=dict)
-    gripper: dict[str, list[Tensor]] = field(default_factory=dict)
-    objects: dict[str, list[Tensor]] = field(default_factory=dict)
-    signals: dict[str, list[Tensor]] = field(default_factory=dict)
-    starts: dict[str, list[Tensor]] = field(default_factory=dict)
+    steps: StepLog = field(default_factory=StepLog)
     states: list[Tensor] = field(default_factory=list)
     success: list[Tensor] = field(default_factory=list)
 
@@ -88,7 +84,12 @@ def _trace_batch(env: MimicEnv, recordings: Sequence[Recording]) -> list[Traced]
         for slot in slots:
             actions[slot] = recordings[slot].actions[step].to(env.device, torch.float32)
         ids = torch.tensor(slots, device=env.device)
-        _look(env, ids, actions[ids], [logs[slot] for slot in slots])
+        step_shown = shown(env, ids, actions[ids])
+        on_host = {key: {name: rows.cpu() for name, rows in group.items()} for key, group in step_shown.items()}
+        states_now = env.get_state(ids).cpu()
+        for row, slot in enumerate(slots):
+            logs[slot].steps.add(on_host, row)
+            logs[slot].states.append(states_now[row].clone())
         env.step(actions, ids)
         success = env.success()
         for slot in slots:
@@ -97,41 +98,12 @@ def _trace_batch(env: MimicEnv, recordings: Sequence[Recording]) -> list[Traced]
     return [_traced(recording, log, last[i]) for i, (recording, log) in enumerate(zip(recordings, logs, strict=True))]
 
 
-def _look(env: MimicEnv, ids: Tensor, actions: Tensor, logs: Sequence[_Log]) -> None:
-    """Note what the env shows of slots `ids` (K,) before actions (K, A)."""
-    groups: dict[str, Mapping[str, Tensor]] = {
-        "eef": {eef: env.get_robot_eef_pose(eef, ids) for eef in env.eef_names},
-        "target": env.action_to_target_eef_pose(actions, ids),
-        "gripper": env.actions_to_gripper_actions(actions),
-        "objects": env.get_object_poses(ids),
-        "signals": env.get_subtask_term_signals(ids),
-        "starts": env.get_subtask_start_signals(ids),
-    }
-    for group, values in groups.items():
-        for name, rows in values.items():
-            for log, row in zip(logs, rows.cpu(), strict=True):
-                getattr(log, group).setdefault(name, []).append(row.clone())
-    for log, state in zip(logs, env.get_state(ids).cpu(), strict=True):
-        log.states.append(state.clone())
-
-
 def _traced(recording: Recording, log: _Log, last: Tensor) -> Traced:
-    info = DatagenInfo(
-        eef_pose=_stacked(log.eef),
-        object_poses=_stacked(log.objects),
-        subtask_term_signals=_stacked(log.signals),
-        target_eef_pose=_stacked(log.target),
-        gripper_action=_stacked(log.gripper),
-        subtask_start_signals=_stacked(log.starts),
-    )
     states = torch.stack(log.states)
     actions = recording.actions.to("cpu", torch.float32)
+    info = log.steps.info()
     demo = SourceDemo(recording.name, info, actions, states[0].clone(), origin=recording.origin, states=states.clone())
     return Traced(demo, torch.stack(log.success), torch.cat((states, last[None])))
-
-
-def _stacked(group: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
-    return {name: torch.stack(list(rows)) for name, rows in group.items()}
 
 
 def _first_state(recording: Recording) -> Tensor:

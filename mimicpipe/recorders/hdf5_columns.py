@@ -16,9 +16,11 @@ from torch import Tensor
 
 from mimicpipe.envs.base import Feature, MimicEnv
 from mimicpipe.errors import ConfigError
+from mimicpipe.pools.steps import shown
 from mimicpipe.recorders.features import CAMERA_DTYPES, NUMERIC_DTYPES, with_annotations
 
 _DATAGEN = "datagen_info."
+_KEYS = {"object_poses": "object_pose"}  # the only field that the layout calls by another name
 _IMAGES, _OBSERVATION = "observation.images.", "observation."
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\- ]*")
 _TAKEN = frozenset({"actions", "obs", "initial_state", "states", "datagen_info"})
@@ -36,15 +38,8 @@ def datagen_columns(env: MimicEnv, env_ids: Tensor | None, actions: Tensor) -> d
     Returns:
         {"datagen_info.<key>.<name>": (K, ...)}: poses (K, 4, 4), gripper actions (K, G), signals (K,) bool.
     """
-    found = {
-        "eef_pose": {eef: env.get_robot_eef_pose(eef, env_ids) for eef in env.eef_names},
-        "object_pose": env.get_object_poses(env_ids),
-        "target_eef_pose": env.action_to_target_eef_pose(actions, env_ids),
-        "gripper_action": env.actions_to_gripper_actions(actions),
-        "subtask_term_signals": env.get_subtask_term_signals(env_ids),
-        "subtask_start_signals": env.get_subtask_start_signals(env_ids),
-    }
-    return {f"{_DATAGEN}{key}.{name}": value for key, group in found.items() for name, value in group.items()}
+    groups = ((_KEYS.get(key, key), group) for key, group in shown(env, env_ids, actions).items())
+    return {f"{_DATAGEN}{key}.{name}": value for key, group in groups for name, value in group.items()}
 
 
 def with_datagen(features: Mapping[str, Feature], columns: Mapping[str, Tensor]) -> dict[str, Feature]:
