@@ -9,7 +9,6 @@ and `frames`, not from MuJoCo, and are computed once per step.
 
 from collections.abc import Callable, Mapping, Sequence
 
-import mujoco
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -21,23 +20,18 @@ from mimicpipe.envs.mujoco import ik, ik_kernels, kernels
 from mimicpipe.envs.mujoco.actions import Actions, asked_motion, asked_pose, encode
 from mimicpipe.envs.mujoco.arms import SERVOS, arms_of, side_by_side
 from mimicpipe.envs.mujoco.checks import check_config, torch_device
-from mimicpipe.envs.mujoco.frames import Frames
+from mimicpipe.envs.mujoco.initial import InitialStates
 from mimicpipe.envs.mujoco.kernels import Ints
 from mimicpipe.envs.mujoco.kinematics import ArmPose, Array
 from mimicpipe.envs.mujoco.observations import EEF_POSE, JOINTS, OBJECTS, observation_features
-from mimicpipe.envs.mujoco.panda import ARM_JOINTS, FINGER_JOINTS, MAX_FINGER
+from mimicpipe.envs.mujoco.panda import MAX_FINGER
 from mimicpipe.envs.mujoco.physics import Physics
 from mimicpipe.envs.mujoco.render import CameraRenderer, StateRenderer
 from mimicpipe.envs.mujoco.scene import FRONT, SUBSTEPS, TIMESTEP, build_model, camera_names
 from mimicpipe.envs.tasks.base import Task, TaskView
-from mimicpipe.errors import ConfigError
-from mimicpipe.rng import Seeds, Stream, uniforms
+from mimicpipe.rng import Seeds
 
-_START_NOISE = 0.02 * 3**0.5
-"""Half width of the uniform start noise of the arm's joints, radians: standard deviation 0.02, as in robosuite."""
-_START_NOISE_OFFSET = 1 << 20
-"""Position of the start noise in the SCENE stream, beyond anything a task draws."""
-_DIVERGED = 1e8
+DIVERGED = 1e8
 """No position, velocity or time of a sane simulation comes near this."""
 
 
@@ -87,7 +81,11 @@ class MujocoEnv(MimicEnv):
 
         self.model = build_model(task, image_size)
         self._renderer = CameraRenderer(self.model, cameras, image_size) if cameras else None
-        self._index_state()
+        self._initial = InitialStates(self.model, task, self.arms)
+        self._frames = self._initial.frames
+        self._state = np.empty((num_envs, len(self._initial.row)))
+        self._fixtures = np.empty((num_envs, self._frames.fixture_width))
+        self._slots = np.arange(num_envs)
         self.physics = Physics(self.model, num_envs, SUBSTEPS, threads)
         self.reset(self.all_ids(), np.zeros(num_envs, dtype=np.int64))
         self._compile()
@@ -101,27 +99,6 @@ class MujocoEnv(MimicEnv):
         self._controls(action.cpu().numpy(), self._slots)
         self._low_dim_observations(self._slots)
 
-    # -- layout ------------------------------------------------------------------------------------------------------
-
-    def _index_state(self) -> None:
-        """Columns of the state: time, qpos (each arm with its fingers, fixtures' joints, objects), qvel."""
-        model = self.model
-        size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS.value)
-        if size != 1 + model.nq + model.nv:
-            raise ConfigError(f"task {self.task.name}: fixtures with activations or plugins are not supported")
-        names = [arm.prefix + name for arm in self.arms for name in (*ARM_JOINTS, *FINGER_JOINTS)]
-        columns = [int(model.joint(name).qposadr[0]) for name in names]
-        if columns != list(range(len(names))):
-            raise AssertionError(f"the robots must come first in qpos, got addresses {columns}")
-        self._frames = Frames(model, self.task)
-        self._initial_row = np.concatenate([[0.0], model.qpos0, np.zeros(model.nv)])
-        for arm in self.arms:
-            self._initial_row[arm.first : arm.first + 7] = ik.REST_POSTURE
-            self._initial_row[arm.first + 7 : arm.first + 9] = MAX_FINGER
-        self._state = np.empty((self.num_envs, size))
-        self._fixtures = np.empty((self.num_envs, self._frames.fixture_width))
-        self._slots = np.arange(self.num_envs)
-
     # -- state -------------------------------------------------------------------------------------------------------
 
     def _touch(self) -> None:
@@ -134,18 +111,7 @@ class MujocoEnv(MimicEnv):
     def reset(self, env_ids: Tensor, seeds: Seeds) -> None:
         """Arms near the rest posture, gripper open, objects where the task puts them; all from `seeds` alone."""
         rows = env_ids.cpu().numpy()
-        seeds = np.asarray(seeds)
-        state = np.tile(self._initial_row, (len(rows), 1))
-        noise = uniforms(seeds, Stream.SCENE, 7 * len(self.arms), offset=_START_NOISE_OFFSET)
-        for index, arm in enumerate(self.arms):
-            state[:, arm.first : arm.first + 7] += (2.0 * noise[:, 7 * index : 7 * index + 7] - 1.0) * _START_NOISE
-        fixtures = np.empty((len(rows), self._frames.fixture_width))
-        self._frames.set_poses(self.task.sample_object_poses(seeds), state, fixtures)
-        joints = self.task.sample_joint_positions(seeds)
-        for part, column in zip(self.task.parts, self._frames.joint_columns, strict=True):
-            state[:, column] = joints[part.name]
-        self._state[rows] = state
-        self._fixtures[rows] = fixtures
+        self._state[rows], self._fixtures[rows] = self._initial.draw(np.asarray(seeds))
         self._touch()
 
     def get_state(self, env_ids: Tensor | None = None) -> Tensor:
@@ -165,7 +131,7 @@ class MujocoEnv(MimicEnv):
         """(K,) bool: the slot's state has no NaN and no diverged number."""
         state = self._state if env_ids is None else self._state[env_ids.cpu().numpy()]
         with np.errstate(invalid="ignore"):
-            return self._out(np.abs(state).max(axis=1) < _DIVERGED)
+            return self._out(np.abs(state).max(axis=1) < DIVERGED)
 
     # -- stepping ----------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,10 @@ class Frames:
         names: objects, fixtures, parts.
         joint_columns: (P,) of the parts' joints in the state.
         speed_columns: (M, 3) of the objects' linear velocity in the state.
+        object_columns: (M, 7) of the objects' poses in the state.
+        owner: (P,) index of the fixture of each part.
+        hinge: (P,) bool, whether a part turns; else it slides.
+        geometry: (P, 3, 3) origin, axis and anchor of each part, as in `PartSpec`.
     """
 
     def __init__(self, model: mujoco.MjModel, task: Task) -> None:
@@ -31,15 +35,15 @@ class Frames:
         self._objects = [item.name for item in task.objects]
         self._fixtures = [item.name for item in task.fixtures]
         joints = [model.joint(joint_name(name)) for name in self._objects]
-        self._object_columns = np.array([[1 + j.qposadr[0] + i for i in range(7)] for j in joints]).reshape(-1, 7)
+        self.object_columns = np.array([[1 + j.qposadr[0] + i for i in range(7)] for j in joints]).reshape(-1, 7)
         self.speed_columns = np.array([[1 + model.nq + j.dofadr[0] + i for i in range(3)] for j in joints])
         self.speed_columns = self.speed_columns.reshape(-1, 3)
         parts = task.parts
         self.joint_columns = np.array([1 + model.joint(joint_name(p.name)).qposadr[0] for p in parts], dtype=np.int64)
-        self._owner = np.array([i for i, item in enumerate(task.fixtures) for _ in item.parts], dtype=np.int64)
-        self._hinge = np.array([part.joint == "hinge" for part in parts])
-        self._geometry = np.array([[part.pos, part.axis, part.anchor] for part in parts]).reshape(-1, 3, 3)
-        self._columns = self._object_columns
+        self.owner = np.array([i for i, item in enumerate(task.fixtures) for _ in item.parts], dtype=np.int64)
+        self.hinge = np.array([part.joint == "hinge" for part in parts])
+        self.geometry = np.array([[part.pos, part.axis, part.anchor] for part in parts]).reshape(-1, 3, 3)
+        self._columns = self.object_columns
         if self._fixtures:
             self._columns = np.arange(7 * len(self.names)).reshape(-1, 7)
 
@@ -57,13 +61,13 @@ class Frames:
             return state, self._columns
         out = np.empty((len(state), 7 * len(self.names)))
         kernels.place_bodies(
-            state, fixtures, self._object_columns, self._owner, self._hinge, self._geometry, self.joint_columns, out
+            state, fixtures, self.object_columns, self.owner, self.hinge, self.geometry, self.joint_columns, out
         )
         return out, self._columns
 
     def set_poses(self, poses: Mapping[str, Tensor], state: Array, fixtures: Array) -> None:
         """Write the poses {object or fixture: (K, 4, 4)} into rows (K, S) of state and (K, 7F) of fixtures."""
-        for columns, name in zip(self._object_columns, self._objects, strict=True):
+        for columns, name in zip(self.object_columns, self._objects, strict=True):
             state[:, columns[:3]], state[:, columns[3:]] = _pos_quat(poses[name])
         start = 3 * len(self._fixtures)
         for index, name in enumerate(self._fixtures):

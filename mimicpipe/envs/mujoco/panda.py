@@ -37,7 +37,7 @@ JOINT_UPPER = np.array([2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973]
 MAX_FINGER = 0.04
 """Travel of one finger, metres [URDF]."""
 
-_TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
+ARM_TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
 """Joint torque limits, N m [URDF]."""
 _ARMATURE = 0.1
 """Rotor inertia seen at an arm joint, kg m2 [MEN]."""
@@ -48,16 +48,16 @@ _NATURAL_FREQUENCY = 20.0
 """Of every joint's servo, critically damped, rad/s. Chosen: all joints settle alike, in about three control steps, and
 action noise of 0.05 neither saturates the wrist nor shakes a cube out of the fingers. It gives 440 to 680 N m/rad and
 44 to 68 N m s/rad for joints 1 to 4 (franka_ros' impedance example: 600 and 50). robosuite's OSC has 12 rad/s."""
-_ARM_KP = tuple(inertia * _NATURAL_FREQUENCY**2 for inertia in _JOINT_INERTIA)
+ARM_KP = tuple(inertia * _NATURAL_FREQUENCY**2 for inertia in _JOINT_INERTIA)
 """Servo stiffness, N m/rad."""
-_ARM_DAMPING = tuple(2.0 * inertia * _NATURAL_FREQUENCY for inertia in _JOINT_INERTIA)
+ARM_DAMPING = tuple(2.0 * inertia * _NATURAL_FREQUENCY for inertia in _JOINT_INERTIA)
 """N m s/rad. It acts at the joint, not in the servo: the integrator treats joint damping implicitly, while damping
 inside a force limit makes a saturated servo chatter at this time step."""
 
-_GRIP_FORCE = 15.0
+GRIP_FORCE = 15.0
 """Largest force of a finger, N. The hand's data sheet gives 30 to 70 N of grip; less holds a 0.1 kg cube and presses
 less deep into it."""
-_FINGER_SPEED = 0.2
+FINGER_SPEED = 0.2
 """Speed at which the force limit meets the damping, m/s [URDF, velocity limit]."""
 _FINGER_KP = 1000.0
 """Stiffness of a finger's servo, N/m: full force from 15 mm on."""
@@ -151,9 +151,9 @@ def add_panda(
     )
     _add_hand(spec, arm, hand)
     for number, joint in enumerate(ARM_JOINTS):
-        _add_servo(spec, prefix + joint, mujoco.mjtTrn.mjTRN_JOINT, _ARM_KP[number], _TORQUE[number])
+        _add_servo(spec, prefix + joint, mujoco.mjtTrn.mjTRN_JOINT, ARM_KP[number], ARM_TORQUE[number])
     # The tendon is the fingers' mean travel: half of its force reaches each finger.
-    _add_servo(spec, f"{prefix}panda_fingers", mujoco.mjtTrn.mjTRN_TENDON, 2.0 * _FINGER_KP, 2.0 * _GRIP_FORCE)
+    _add_servo(spec, f"{prefix}panda_fingers", mujoco.mjtTrn.mjTRN_TENDON, 2.0 * _FINGER_KP, 2.0 * GRIP_FORCE)
 
 
 def _add_link(arm: _Arm, parent: "mujoco.MjsBody", index: int, link: _Link) -> "mujoco.MjsBody":
@@ -177,7 +177,7 @@ def _add_link(arm: _Arm, parent: "mujoco.MjsBody", index: int, link: _Link) -> "
         range=[JOINT_LOWER[index], JOINT_UPPER[index]],
         limited=True,
         armature=_ARMATURE,
-        damping=_ARM_DAMPING[index],
+        damping=ARM_DAMPING[index],
     )
     # The upper arm cannot reach the table within the joint limits of a useful grasp; only the forearm, the wrist and
     # the hand collide.
@@ -224,7 +224,7 @@ def _add_finger(arm: _Arm, hand: "mujoco.MjsBody", index: int, side: float) -> N
                            ipos=[0, 0, 0], explicitinertial=True, gravcomp=1.0)  # fmt: skip
     finger.add_joint(name=arm.prefix + FINGER_JOINTS[index], type=mujoco.mjtJoint.mjJNT_SLIDE, axis=[0, side, 0],
                      range=[0, MAX_FINGER], limited=True, armature=_FINGER_ARMATURE,
-                     damping=_GRIP_FORCE / _FINGER_SPEED)  # fmt: skip
+                     damping=GRIP_FORCE / FINGER_SPEED)  # fmt: skip
     # Carriage at the hand, then a strut that slants inwards by 30 degrees [URDF, franka_hand.xacro].
     _robot_box(arm, finger, (0.00875, 0.0076, 0.010), (0, side * 0.0158, 0.008), _DARK)
     strut = _robot_box(arm, finger, (0.00875, 0.0035, 0.01175), (0, side * 0.0159, 0.02835), _DARK)
