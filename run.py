@@ -17,8 +17,9 @@ try:
 
     from mimicpipe.cli import check_command_line
     from mimicpipe.errors import ConfigError
+    from mimicpipe.report.sweep_end import reported_sweep
     from mimicpipe.resume import with_resumed_arguments
-    from mimicpipe.runner import JobFailedError, run_job
+    from mimicpipe.runner import run_job
     from mimicpipe.signals import leave
 except KeyboardInterrupt:
     sys.exit(130)  # these imports take a second, in which Ctrl-C is no reason for a traceback
@@ -36,17 +37,16 @@ def main() -> int:
     """Run the command line; returns the exit code."""
     try:
         sys.argv[1:] = with_resumed_arguments(sys.argv[1:])
-        check_command_line(sys.argv[1:], CONFIG_DIR)
+        jobs = check_command_line(sys.argv[1:], CONFIG_DIR)
         os.environ["HYDRA_FULL_ERROR"] = "1"  # let exceptions come out of Hydra instead of its own report and exit
-        job()
+        with reported_sweep(len(jobs)) as sweep:
+            job()
+        return sweep.exit_code
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except JobFailedError as error:
-        return error.exit_code
     except KeyboardInterrupt:
         return 130
-    return 0
 
 
 if __name__ == "__main__":

@@ -32,6 +32,8 @@ from mimicpipe.resume import check_resumed
 from mimicpipe.schema import suggest
 
 CONFIG_NAME = "config"
+LAUNCHERS = ("joblib", "submitit_local", "submitit_slurm")
+"""Hydra's launchers of the extra `launchers`."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,8 @@ def _explain(error: Exception, hydra: Hydra, name: str, overrides: Sequence[str]
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, option = error.missing_cfg_file.rpartition("/")
         valid = error.options if error.options is not None else hydra.config_loader.get_group_options(group)
+        if group == "hydra/launcher" and option in LAUNCHERS:
+            return f"{group}={option}: is not installed; pip install 'mimicpipe[launchers]'"
         return f"{group or 'config'}={option}: no such option; {suggest(option, valid)}"
     if match := re.match(r"Ambiguous value for argument '(.*)'", str(error)):
         return f"{match[1]}: several values; add -m to sweep over them, or write [a,b] for a list"

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
@@ -21,7 +22,6 @@ from mimicpipe.config import GROUPS, RunConfig, check
 from mimicpipe.errors import ConfigError, MimicpipeError, RecorderError, StallError
 from mimicpipe.preflight import FAILED_SUFFIX, check_machine
 from mimicpipe.report.format import near
-from mimicpipe.report.sweep_end import end_sweep
 from mimicpipe.signals import EXIT_CODES, leave_at_once, noted_signals, stop_on_signal
 
 if TYPE_CHECKING:  # heavy: imported once the config is known to be good
@@ -37,20 +37,14 @@ if TYPE_CHECKING:  # heavy: imported once the config is known to be good
 _log = logging.getLogger("mimicpipe")
 
 
-class JobFailedError(Exception):
-    """A job ended with another exit code than 0; the reason has been printed."""
-
-    def __init__(self, exit_code: int) -> None:
-        super().__init__(f"the job failed with exit code {exit_code}")
-        self.exit_code = exit_code
-
-
 def run_job(cfg: DictConfig) -> None:
     """Run one job in Hydra's output folder.
 
+    A job of a sweep that fails leaves that in its folder and returns, so that every launcher goes on with the others;
+    `reported_sweep` finds it there.
+
     Raises:
-        JobFailedError: it failed in a sweep, which goes on with its other jobs.
-        SystemExit: it failed alone, or a signal ended it, and a sweep with it.
+        SystemExit: it failed alone; or a signal ended it, and with it a sweep whose jobs run in this process.
     """
     with noted_signals() as seen:
         context = HydraConfig.get()
@@ -70,12 +64,13 @@ def run_job(cfg: DictConfig) -> None:
         if seen and exit_code == 0:
             reason, exit_code = seen[0], EXIT_CODES[seen[0]]  # it came when all the demos were there
         job.report(reason, exit_code)
-    if seen and context.mode == RunMode.MULTIRUN:
-        end_sweep(Path(context.sweep.dir).absolute())
-    if seen or exit_code in EXIT_CODES.values() or (exit_code and context.mode == RunMode.RUN):
+    if exit_code and (context.mode == RunMode.RUN or (exit_code in EXIT_CODES.values() and _is_in_process(context))):
         raise SystemExit(exit_code)  # alone, too: Hydra would add a line of its own to another exception
-    if exit_code:
-        raise JobFailedError(exit_code)
+
+
+def _is_in_process(context: HydraConf) -> bool:
+    """Whether a sweep's jobs run one after the other in its own process; a launcher's worker must not leave."""
+    return str(context.launcher._target_).endswith(".BasicLauncher")
 
 
 def _ending(error: KeyboardInterrupt | SystemExit, seen: Sequence[str]) -> tuple[str, int]:

@@ -123,6 +123,10 @@ def test_one_bad_job_of_a_sweep_does_not_stop_the_others(main):
     assert bad["exit_reason"].startswith("SourceDemoError: ")
     assert bad["exit_code"] == 1
     assert (good["exit_reason"], good["exit_code"]) == ("num_demos", 0)
+    assert err.splitlines()[-1] == "sweep: 1 of 2 jobs failed: 0 (pool.height=0.0)"
+    (page,) = Path.cwd().glob("multirun/*/*/report.html")
+    assert "<b>2 jobs</b>" in page.read_text()
+    assert "; failed: 0." in page.read_text()
 
 
 def test_arguments_that_a_class_does_not_take_are_one_line(main):
@@ -169,6 +173,7 @@ def test_a_signal_ends_a_sweep_with_its_run_finished_well(number, code):
     assert process.returncode == code, err
     assert "Traceback" not in err
     assert f"ended by {number.name}" in out
+    assert err.splitlines()[-1] == "sweep: 1 of 2 jobs failed: 0; 1 of 2 jobs did not begin"
     (folder,) = outputs()
     assert folder.name == "0"
     run = json.loads((folder / "run.json").read_text())

@@ -28,6 +28,11 @@ class Job:
         """Whether it ended as it should."""
         return self.run.get("exit_reason") in DONE
 
+    @property
+    def exit_code(self) -> int:
+        """As run.json has it; 1 where it was killed."""
+        return int(self.run.get("exit_code", 1))
+
     def figure(self, *path: str) -> float | None:
         """A number of run.json."""
         found: Any = self.run
@@ -81,7 +86,8 @@ def sweep_page(folder: Path, jobs: Sequence[Job]) -> str:
     how = "ok" if good == len(jobs) else "bad"
     body = (
         f'<p class="kicker">mimicpipe sweep</p><h1>{text(" × ".join(swept) or folder.name)}</h1>'
-        f'<p class="lede"><b>{count(len(jobs))} jobs</b>, <span class="{how}-text">{count(good)} complete</span>.</p>',
+        f'<p class="lede"><b>{count(len(jobs))} jobs</b>, <span class="{how}-text">{count(good)} complete</span>'
+        f"{_failed(folder, jobs)}.</p>",
         html.section("Jobs", _jobs(folder, jobs, swept)),
         html.section("Compared", _compared(jobs, swept)),
         html.section("The same for all", html.pairs([*((key, text(value)) for key, value in fixed.items()),
@@ -90,6 +96,11 @@ def sweep_page(folder: Path, jobs: Sequence[Job]) -> str:
     return html.document(
         f"{' × '.join(swept) or folder.name}: mimicpipe sweep", "\n".join(part for part in body if part)
     )
+
+
+def _failed(folder: Path, jobs: Sequence[Job]) -> str:
+    names = [text(job.folder.relative_to(folder)) for job in jobs if not job.good]
+    return f"; failed: {', '.join(names)}" if names else ""
 
 
 def swept_keys(jobs: Sequence[Job]) -> tuple[list[str], dict[str, str]]:

@@ -1,11 +1,12 @@
 import json
 
 import pytest
+from omegaconf import OmegaConf
 
 from mimicpipe.errors import ConfigError
 from mimicpipe.report.run_files import PAGE
 from mimicpipe.report.sweep import is_sweep, read_jobs, swept_keys, write_sweep_page
-from mimicpipe.report.sweep_end import end_sweep
+from mimicpipe.report.sweep_end import SweepReport, end_sweep, reported_sweep
 
 
 def job(folder, overrides, **record):
@@ -43,11 +44,48 @@ def test_the_page_compares_them(sweep):
     assert "90.0 %" in text
     assert "Demos per hour" in text
     assert "killed, or still running" in text
+    assert f"; failed: {', '.join(map(str, range(1, 12)))}.</p>" in text
 
 
-def test_no_job_is_no_sweep(tmp_path, caplog):
+def test_the_end_names_what_failed_and_what_did_not_begin(sweep, capsys):
+    assert end_sweep(sweep, 13) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("sweep: 11 of 13 jobs failed: 1 (seed=1); 2 (seed=2); ")
+    assert line.endswith("; 11 (seed=11); 1 of 13 jobs did not begin")
+
+
+def test_a_good_end_is_quiet(tmp_path, capsys):
+    for number in range(2):
+        job(tmp_path / str(number), [f"seed={number}"], exit_reason="max_attempts", exit_code=0)
+    assert end_sweep(tmp_path, 2) == 0
+    assert end_sweep(tmp_path) == 0
+    assert capsys.readouterr().err == ""
+    job(tmp_path / "2", ["seed=2"], exit_reason="ConfigError: no", exit_code=2)
+    assert end_sweep(tmp_path, 3) == 2
+
+
+def test_a_sweep_is_reported_whatever_ends_it(tmp_path, capsys):
+    config = OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}}})
+    job(tmp_path / "0", ["seed=0"], exit_reason="RuntimeError: boom", exit_code=1)
+    with pytest.raises(ZeroDivisionError), reported_sweep(2) as end:  # noqa: PT012 - what is raised ends the sweep
+        SweepReport().on_multirun_start(config)
+        raise ZeroDivisionError
+    assert end.exit_code == 1
+    assert capsys.readouterr().err == "sweep: 1 of 2 jobs failed: 0; 1 of 2 jobs did not begin\n"
+    assert (tmp_path / PAGE).exists()
+    with reported_sweep(1) as end:
+        pass  # a single run, that has nothing to do with the sweep before
+    assert end.exit_code == 0
+
+
+def test_no_job_is_no_sweep(tmp_path):
     with pytest.raises(ConfigError, match="no folder of a sweep"):
         write_sweep_page(tmp_path)
-    end_sweep(tmp_path)
-    assert "report.html could not be written" in caplog.text
+    assert end_sweep(tmp_path) == 0
     assert not (tmp_path / PAGE).exists()
+
+
+def test_a_page_that_cannot_be_written_is_a_warning(sweep, caplog):
+    (sweep / PAGE).mkdir()
+    assert end_sweep(sweep) == 1
+    assert "report.html could not be written" in caplog.text
