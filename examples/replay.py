@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from mimicpipe import build
-from mimicpipe.config import DatasetConfig, RunConfig
 from mimicpipe.envs.base import MimicEnv
 from mimicpipe.recorders.episode_rows import read_episode_metadata
+from mimicpipe.tools.saved_run import saved_config
 
 
 def replay(run_folder: Path) -> list[bool]:
@@ -35,8 +35,7 @@ def replay(run_folder: Path) -> list[bool]:
     root = Path(run["dataset"]["root"])
     if not (root / "meta" / "info.json").is_file():
         raise SystemExit(f"{root}: the run's dataset is not there any more, or is no LeRobot dataset")
-    config = RunConfig(**run["config"])
-    config.dataset = DatasetConfig(**run["config"]["dataset"])
+    config = saved_config(run_folder)
     episodes = read_episode_metadata(root)
     tables = [pq.read_table(file, columns=["action"]) for file in sorted((root / "data").glob("*/*.parquet"))]
     frames = torch.tensor([action for table in tables for action in table["action"].to_pylist()])

@@ -1,5 +1,6 @@
 """After which step each slot's plan ends, and what comes then; arrays over slots, so that a step looks once for all."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 
 _NEVER = int(np.iinfo(np.int64).max)
-_NO_SLOTS = np.zeros(0, dtype=np.int64)
+NO_SLOTS = np.zeros(0, dtype=np.int64)
 
 
 class PlanEnds:
@@ -20,15 +21,16 @@ class PlanEnds:
         self._timed_out = np.zeros(num_envs, dtype=np.bool_)
         self._then: list[Any] = [None] * num_envs
 
-    def schedule(self, slots: Ints, at: Ints, timed_out: npt.NDArray[np.bool_]) -> None:
-        """Slots (K,) play up to batch step `at` (K,), where the episode's limit may cut them off."""
+    def schedule(self, slots: Ints, at: Ints, timed_out: npt.NDArray[np.bool_], then: Sequence[Any]) -> None:
+        """Slots (K,) play up to batch step `at` (K,), where the episode's limit may cut them off.
+
+        `then` are the requests that are served there; None wakes the slot's coroutine.
+        """
         self._at[slots] = at
         self._soonest = min(self._soonest, int(at.min(initial=_NEVER)))
         self._timed_out[slots] = timed_out
-
-    def set_then(self, slot: int, request: Any) -> None:
-        """The request that is served when the slot's plan ends; None wakes its coroutine."""
-        self._then[slot] = request
+        for slot, request in zip(slots.tolist(), then, strict=True):
+            self._then[slot] = request
 
     def cancel(self, slot: int) -> None:
         """The slot's attempt is over: what it plays does not count any more."""
@@ -38,7 +40,7 @@ class PlanEnds:
     def due(self, batch_step: int) -> Ints:
         """Slots (R,), ascending, whose plan has ended by now and which nobody has taken."""
         if batch_step < self._soonest:
-            return _NO_SLOTS
+            return NO_SLOTS
         slots = np.flatnonzero(self._at <= batch_step)
         if not len(slots):
             self._soonest = int(self._at.min())

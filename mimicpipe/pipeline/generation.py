@@ -183,7 +183,7 @@ async def _finish(run: RunState, slot: int, attempt: Attempt, returned: Returned
             if run.on_finished is not None and outcome.length > 0:
                 run.on_finished(slot, outcome)
     if run.trace is not None:
-        run.trace.finished(slot, outcome)
+        run.trace.finished(slot, outcome, run.first_state(slot))
     run.ends.cancel(slot)
     run.attempts[slot] = None
     run.was_reset[slot] = False

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from mimicpipe.errors import RequestError
-from mimicpipe.pipeline.ends import Ints
+from mimicpipe.pipeline.ends import NO_SLOTS, Ints
 from mimicpipe.pipeline.protocol import EpisodeTimeoutError, NonFiniteError, Plan, Planner
 from mimicpipe.pipeline.run_state import RunState
 
@@ -45,7 +45,6 @@ _GATHERED = 1 / 16
 """Slots that sit out are served together, once they are this share of the active ones, or"""
 _GATHER_STEPS = 4
 """at the latest at every so many steps: planning for four slots costs hardly more than for one."""
-_NO_SLOTS = np.zeros(0, dtype=np.int64)
 
 
 class EnvLoop:
@@ -54,7 +53,7 @@ class EnvLoop:
     def __init__(self, run: RunState) -> None:
         env = run.env
         self.run = run
-        self.resting = _NO_SLOTS
+        self.resting = NO_SLOTS
         self.to_continue: list[int] = []
         self.actions = torch.zeros(env.num_envs, env.action_dim, dtype=torch.float32, device=env.device)
         self.manual = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
@@ -82,10 +81,10 @@ class EnvLoop:
             run.hold.index_fill_(0, ids, 0)
             run.ever.index_fill_(0, ids, 0)
             run.status_stale = True
-            if run.trace is not None:
-                run.trace.restart(ids)
-            if run.rollout is not None:
-                run.rollout.restart(ids)
+            for kept in (run.trace, run.rollout):
+                if kept is not None:
+                    kept.restart(ids)
+            if run.trace is not None or run.rollout is not None:
                 self._remember_initial_state(ids)
         run.was_reset[on_host] = True
         run.start[on_host] = run.counters.batch_steps
@@ -132,23 +131,24 @@ class EnvLoop:
                 group[1].append(slot)
                 group[2].append(payload)
         if singles:
-            self._load_actions(singles)
+            stacked = torch.stack([action for _, action in singles]).to(torch.float32)
+            self._load_actions([slot for slot, _ in singles], stacked)
         for planner, slots, requests in to_plan.values():
             self._plan(planner, slots, requests)
 
-    def _load_actions(self, singles: list[tuple[int, Tensor]]) -> None:
-        stacked = torch.stack([action for _, action in singles]).to(torch.float32)
-        finite = torch.isfinite(stacked).all(dim=1).tolist()
-        slots = torch.tensor([slot for slot, _ in singles], dtype=torch.int64, device=stacked.device)
-        self.actions.index_copy_(0, slots, stacked)
-        self.manual.index_fill_(0, slots, value=True)
-        for (slot, _), ok in zip(singles, finite, strict=True):
+    def _load_actions(self, slots: Sequence[int], actions: Tensor, then: Sequence[Any] | None = None) -> None:
+        """Slots (K,) execute actions (K, A) in their next step, after which the requests `then` are served."""
+        finite = torch.isfinite(actions).all(dim=1).tolist()
+        ids = torch.tensor(slots, dtype=torch.int64, device=actions.device)
+        self.actions.index_copy_(0, ids, actions)
+        self.manual.index_fill_(0, ids, value=True)
+        for slot, ok in zip(slots, finite, strict=True):
             if not ok:
                 self.manual[slot] = False
                 self.run.action_queue.task_done(slot, RequestError(f"slot {slot} put an action that is not finite"))
-        good = [slot for (slot, _), ok in zip(singles, finite, strict=True) if ok]
+        good = [row for row, ok in enumerate(finite) if ok]
         self.num_manual += len(good)
-        self._schedule(good, [1] * len(good))
+        self._schedule([slots[row] for row in good], [1] * len(good), then and [then[row] for row in good])
 
     def _plan(self, planner: Planner, slots: list[int], requests: list[Any]) -> None:
         run = self.run
@@ -159,14 +159,19 @@ class EnvLoop:
                 run.playheads.load(eef, ids.index_select(0, plans.rows), plans)
         for row, error in batch.errors.items():
             run.action_queue.task_done(slots[row], error)
-        steps: Ints = batch.steps.numpy()
+        steps: Ints = batch.steps.cpu().numpy()
         again: list[Any] = [None] * len(slots)
         for row in batch.again:
             again[row] = requests[row]
+        actions = batch.actions
         if batch.errors:
             rows = [row for row in range(len(slots)) if row not in batch.errors]
             slots, steps, again = [slots[row] for row in rows], steps[rows], [again[row] for row in rows]
-        self._schedule(slots, steps, again)
+            actions = None if actions is None else actions[rows]
+        if actions is None:
+            self._schedule(slots, steps, again)
+        elif slots:
+            self._load_actions(slots, actions, again)
 
     def _schedule(self, slots: Sequence[int], steps: Sequence[int] | Ints, then: Sequence[Any] | None = None) -> None:
         """Slots (K,) act for `steps` (K,) from now.
@@ -178,16 +183,14 @@ class EnvLoop:
         played = run.counters.batch_steps - run.start[at]
         left = run.options.max_episode_steps - played
         plays = np.minimum(steps, left)
-        run.ends.schedule(at, run.counters.batch_steps + plays, timed_out=np.greater(steps, left))
-        for slot, request in zip(slots, then or [None] * len(slots), strict=True):
-            run.ends.set_then(slot, request)
+        then = [None] * len(slots) if then is None else then
+        run.ends.schedule(at, run.counters.batch_steps + plays, np.greater(steps, left), then)
         for row in np.flatnonzero(left <= 0).tolist():
             run.ends.cancel(slots[row])
             run.action_queue.task_done(slots[row], _timeout(run))
-        if run.trace is not None and len(slots):
-            run.trace.ensure(int((played + plays).max()))
-        if run.rollout is not None and len(slots):
-            run.rollout.ensure(int((played + plays).max()))
+        for kept in (run.trace, run.rollout):
+            if kept is not None and len(slots):
+                kept.ensure(int((played + plays).max()))
 
     # ---- stepping
 
@@ -272,7 +275,7 @@ class EnvLoop:
 
     def wake(self) -> None:
         """Let the coroutines of resting slots go on, or the request that comes next."""
-        resting, self.resting = self.resting, _NO_SLOTS
+        resting, self.resting = self.resting, NO_SLOTS
         if not len(resting):
             return
         run = self.run

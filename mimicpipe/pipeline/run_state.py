@@ -204,7 +204,10 @@ class RunState:
         if self.rollout is None or not self.ledger.wants(outcome.success) or outcome.length == 0:
             return None
         columns = self.rollout.take(slot, outcome.length)
-        state = self.initial_state
-        initial = state[slot].cpu().clone() if state is not None else torch.zeros(0, dtype=torch.float64)
         task = self.options.task_description or self.env.task_description
-        return Episode(outcome, columns, task, initial, metadata)
+        return Episode(outcome, columns, task, self.first_state(slot), metadata)
+
+    def first_state(self, slot: int) -> Tensor:
+        """(S,) float64 on the host: the slot's state after its reset; (0,) where nobody wants it."""
+        state = self.initial_state
+        return state[slot].cpu().clone() if state is not None else torch.zeros(0, dtype=torch.float64)

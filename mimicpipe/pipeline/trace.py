@@ -2,7 +2,6 @@
 
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from mimicpipe.pipeline.episode import Outcome
@@ -45,15 +44,10 @@ class Trace:
         self.watcher = watcher
         self._env = env
         self._buffer = RolloutBuffer(env.num_envs, env.device)
-        self._initial: Tensor | None = None
 
     def restart(self, slots: Tensor) -> None:
         """Slots (K,) have been reset."""
         self._buffer.restart(slots)
-        state = self._env.get_state(slots)
-        if self._initial is None:
-            self._initial = state.new_zeros(self._env.num_envs, state.shape[1])
-        self._initial.index_copy_(0, slots, state)
 
     def ensure(self, steps: int) -> None:
         """Make room for episodes of so many steps."""
@@ -63,9 +57,8 @@ class Trace:
         """Write a frame for slots (K,), before actions (K, A)."""
         self._buffer.append(slots, {**self.watcher.frame(self._env, env_ids, actions), "action": actions})
 
-    def finished(self, slot: int, outcome: Outcome) -> None:
-        """Tell the watcher of a success."""
-        if outcome.success and self._initial is not None:
+    def finished(self, slot: int, outcome: Outcome, initial_state: Tensor) -> None:
+        """Tell the watcher of a success, which began in `initial_state` (S,)."""
+        if outcome.success:
             columns = self._buffer.take(slot, outcome.length)
-            state = self._initial[slot].to("cpu", torch.float64, copy=True)
-            self.watcher.succeeded(outcome, state, columns.pop("action"), columns)
+            self.watcher.succeeded(outcome, initial_state, columns.pop("action"), columns)

@@ -157,24 +157,33 @@ def _episodes(root: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _numbers(column: Any, where: str) -> Values:
-    """(T, W) of an arrow column of numbers or (nested) lists of them."""
+def flattened(column: Any) -> Any:
+    """The values in an arrow column and in its (nested) lists, one after another; truth values as numbers."""
     import pyarrow as pa
 
-    column = column.combine_chunks()
-    rows = len(column)
     while isinstance(column, pa.ExtensionArray):
         column = column.storage
     while pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type):
         column = column.flatten()
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    if column.null_count or not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        raise SourceDemoError(f"{where}: holds {column.type}, some of it null perhaps; expected numbers")
-    values = column.to_numpy(zero_copy_only=False)
-    if len(values) % rows:
+    return column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column
+
+
+def holds_numbers(column: Any) -> bool:
+    """Whether an arrow column's values are numbers."""
+    import pyarrow as pa
+
+    return pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+
+
+def _numbers(column: Any, where: str) -> Values:
+    """(T, W) of an arrow column of numbers or (nested) lists of them."""
+    numbers = flattened(column.combine_chunks())
+    if numbers.null_count or not holds_numbers(numbers):
+        raise SourceDemoError(f"{where}: holds {numbers.type}, some of it null perhaps; expected numbers")
+    values = numbers.to_numpy(zero_copy_only=False)
+    if len(values) % len(column):
         raise SourceDemoError(f"{where}: frames have not all as many numbers; record the dataset again")
-    return values.reshape(rows, -1)
+    return values.reshape(len(column), -1)
 
 
 @contextmanager

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mimicpipe.errors import ConfigError
+from mimicpipe.pools.lerobot_files import flattened
 from mimicpipe.recorders.dataset_meta import VIDEO_PATH
 from mimicpipe.recorders.episode_rows import PREFIX
 from mimicpipe.recorders.hdf5_digest import hdf5_digest_parts, hdf5_file
@@ -100,7 +99,9 @@ def _hash_column(root: Path, name: str, feature: Mapping[str, Any]) -> str:
         elif feature["dtype"] == "string":
             hashed.update(json.dumps(chunk.to_pylist()).encode())
         else:
-            hashed.update(_values(chunk).astype(feature["dtype"], copy=False).tobytes())
+            hashed.update(
+                flattened(chunk).to_numpy(zero_copy_only=False).astype(feature["dtype"], copy=False).tobytes()
+            )
     return hashed.hexdigest()
 
 
@@ -111,14 +112,6 @@ def _chunks(root: Path, name: str) -> Iterator[Any]:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(columns=[name]):
                 yield batch.column(0)
-
-
-def _values(chunk: Any) -> np.ndarray:
-    import pyarrow as pa
-
-    while isinstance(chunk, pa.FixedSizeListArray | pa.ListArray | pa.ExtensionArray):
-        chunk = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk.flatten()
-    return chunk.to_numpy(zero_copy_only=False)
 
 
 def _pixels(png: bytes) -> bytes:

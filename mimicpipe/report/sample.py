@@ -55,11 +55,10 @@ class EpisodeSample:
         """Keep the attempt if it is among the first of its kind."""
         run, kept = self._run, self._kept[outcome.success]
         full = len(kept) == (SHOWN if outcome.success else FAILURES_SHOWN)
-        if (full and outcome.attempt > kept[-1].attempt) or run.rollout is None or run.initial_state is None:
+        if (full and outcome.attempt > kept[-1].attempt) or run.rollout is None:
             return
         actions = run.rollout.column(slot, outcome.length, "action")
-        state = run.initial_state[slot].cpu().clone()
-        take = Take(outcome.attempt, outcome.success, outcome.reason, state, actions)
+        take = Take(outcome.attempt, outcome.success, outcome.reason, run.first_state(slot), actions)
         bisect.insort(kept, take, key=attrgetter("attempt"))
         del kept[SHOWN if outcome.success else FAILURES_SHOWN :]
 

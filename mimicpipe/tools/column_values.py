@@ -4,21 +4,13 @@ from typing import Any
 
 import numpy as np
 
+from mimicpipe.pools.lerobot_files import flattened, holds_numbers
+
 
 def column_values(column: Any) -> np.ndarray | None:
     """(rows, numbers) of an arrow column of numbers or (nested) lists of them; None of anything else."""
-    import pyarrow as pa
-
-    rows = len(column)
-    while isinstance(column, pa.ExtensionArray):
-        column = column.storage
-    while pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type):
-        column = column.flatten()
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        return None
-    return column.to_numpy(zero_copy_only=False).reshape(rows, -1)
+    numbers = flattened(column)
+    return numbers.to_numpy(zero_copy_only=False).reshape(len(column), -1) if holds_numbers(numbers) else None
 
 
 class ColumnSummary:

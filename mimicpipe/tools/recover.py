@@ -10,7 +10,6 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from mimicpipe.report.page import write_run_page
 from mimicpipe.report.summary import write_json
 from mimicpipe.tools.report import play_again
 from mimicpipe.tools.saved_run import saved_config
+from mimicpipe.tools.status import last_row
 
 
 def complete_report(folder: Path, recovered: Recovered) -> None:
@@ -73,10 +73,7 @@ def killed_record(folder: Path) -> dict[str, Any]:
 
 def last_figures(path: Path) -> dict[str, Any]:
     """`wall_s`, `rates`, `stage_s`, `recorder` and the bottleneck of the last whole row of a metrics.jsonl."""
-    last: dict[str, float] = {}
-    for line in path.read_bytes().split(b"\n") if path.is_file() else ():
-        with suppress(ValueError):
-            last = {name: value for name, value in json.loads(line).items() if value is not None}
+    last = last_row(path)
     if not last:
         return {}
     found = find_bottleneck(last)

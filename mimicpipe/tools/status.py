@@ -78,7 +78,7 @@ def last_row(path: Path) -> dict[str, float]:
         return {}
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL))
-        lines = file.read().split(b"\n")[:-1]
+        lines = file.read().split(b"\n")
     for line in reversed(lines):
         try:
             return {name: value for name, value in json.loads(line).items() if value is not None}

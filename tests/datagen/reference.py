@@ -69,10 +69,25 @@ class ReferenceAttempt:
         config = self.configs(eef)[subtask]
         object_pose = None if config.object_ref is None else object_poses[config.object_ref].double()
         demo = self.choose(index, eef, subtask, eef_pose, object_pose)
+        info = in_float64(self.pool.datagen_infos[demo])
+        return self.joined(index, eef, subtask, demo, eef_pose, info, config, object_pose)
+
+    def joined(
+        self,
+        index: int,
+        eef: str,
+        subtask: int,
+        demo: int,
+        eef_pose: Tensor,
+        info: DatagenInfo,
+        config: SubTaskConfig,
+        object_pose: Tensor | None,
+    ) -> EefPlan:
+        """The segment of a demo that was chosen, as `info` and `config` have it, with its noise; it is the last now."""
         self.chosen.append((index, subtask, demo))
         from_last = subtask > 0 and self.config.generation_interpolate_from_last_target_pose
         trajectory = subtask_trajectory(
-            in_float64(self.pool.datagen_infos[demo]),
+            info,
             eef,
             (self.boundary(index, eef, subtask, demo), self.boundary(index, eef, subtask + 1, demo)),
             config,

@@ -3,13 +3,12 @@
 from dataclasses import dataclass, field, replace
 
 import torch
-from reference import EefPlan, ReferenceAttempt, in_float64
+from reference import ReferenceAttempt, in_float64
 from torch import Tensor
 
 from mimicpipe import poses, rng
 from mimicpipe.datagen.constraints import SubTaskConstraintConfig
-from mimicpipe.datagen.noise import ActionNoise
-from mimicpipe.datagen.waypoint import Waypoint, subtask_trajectory
+from mimicpipe.datagen.waypoint import Waypoint
 from mimicpipe.pipeline.protocol import PlanBatch
 
 Part = tuple[str, int]
@@ -203,26 +202,11 @@ class WaitingAttempt(ReferenceAttempt):
         return there @ turn @ back @ moved
 
     def moved_segment(self, index, eef, subtask, demo, eef_pose, motion):
-        self.chosen.append((index, subtask, demo))
         info, config = in_float64(self.pool.datagen_infos[demo]), self.configs(eef)[subtask]
         moved = replace(
             info,
             eef_pose={name: motion @ pose for name, pose in info.eef_pose.items()},
             target_eef_pose={name: motion @ pose for name, pose in info.target_eef_pose.items()},
         )
-        from_last = subtask > 0 and self.config.generation_interpolate_from_last_target_pose
-        trajectory = subtask_trajectory(
-            moved,
-            eef,
-            (self.boundary(index, eef, subtask, demo), self.boundary(index, eef, subtask + 1, demo)),
-            replace(config, object_ref=None, selection_strategy="random", selection_strategy_kwargs={}),
-            object_pose=None,
-            start_pose=self.last[eef].pose if from_last else eef_pose,
-            from_measured_pose=subtask == 0 or self.config.generation_transform_first_robot_pose,
-        )
-        self.last[eef] = trajectory.last_waypoint
-        source = self.noises.setdefault(
-            eef, ActionNoise(self.seed, self.pool.eef_names, self.noise_dim, torch.device("cpu"))
-        )
-        noise = torch.cat([source.draw({eef: waypoint.noise})[eef] for waypoint in trajectory])
-        return EefPlan(trajectory, noise)
+        as_it_is = replace(config, object_ref=None, selection_strategy="random", selection_strategy_kwargs={})
+        return self.joined(index, eef, subtask, demo, eef_pose, moved, as_it_is, None)

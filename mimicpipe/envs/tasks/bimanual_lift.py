@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mimicpipe.envs.tasks.base import SIDE_BY_SIDE, ObjectSpec, Shape, Task, TaskView
-from mimicpipe.envs.tasks.grasping import clearance, held_at
+from mimicpipe.envs.tasks.grasping import clearance, held_at, position_in
 from mimicpipe.envs.tasks.placement import Region, place_bodies
 from mimicpipe.rng import Seeds, Stream, uniforms
 
@@ -84,8 +84,7 @@ class BimanualLiftTask(Task):
 
     def _stands(self, view: TaskView) -> Tensor:
         tray, carton = view.object_poses["tray"], view.object_poses["carton"]
-        offset = carton[:, :3, 3] - tray[:, :3, 3]
-        x, y, z = ((tray[:, :3, axis] * offset).sum(dim=-1) for axis in range(3))
+        x, y, z = position_in(tray, carton)
         upright = (tray[:, :3, 2] * carton[:, :3, 2]).sum(dim=-1) > _LEVEL
         inside = (x.abs() < _TRAY.half_size[0]) & (y.abs() < _TRAY.half_size[1])
         return upright & inside & ((z - _STANDS).abs() < _CARTON_TOLERANCE)

@@ -9,7 +9,7 @@ import math
 from torch import Tensor
 
 from mimicpipe.envs.tasks.base import SIDE_BY_SIDE, ObjectSpec, Shape, Task, TaskView
-from mimicpipe.envs.tasks.grasping import clearance, distance, held_at, point
+from mimicpipe.envs.tasks.grasping import clearance, distance, held_at, point, position_in
 from mimicpipe.envs.tasks.pick import GRASP_CLEARANCE
 from mimicpipe.envs.tasks.placement import Region, place_bodies
 from mimicpipe.rng import Seeds
@@ -92,9 +92,7 @@ class BimanualThreadingTask(Task):
     def success(self, view: TaskView) -> Tensor:
         """(N,) bool: the peg hangs in the ring by its head, the left hand holds the ring up, the right one is away."""
         ring, peg = view.object_poses["ring"], view.object_poses["peg"]
-        neck = point(peg, (0.0, 0.0, HEAD_BELOW))
-        offset = neck[:, :3, 3] - ring[:, :3, 3]
-        x, y, z = ((ring[:, :3, axis] * offset).sum(dim=-1) for axis in range(3))
+        x, y, z = position_in(ring, point(peg, (0.0, 0.0, HEAD_BELOW)))
         threaded = (x * x + y * y < _IN_HOLE**2) & ((z - RING_TOP).abs() < _HANGS)
         away = distance(point(peg, HEAD), view.eef_poses["right"]) > _AWAY
         return threaded & away & self._holds_ring(view)

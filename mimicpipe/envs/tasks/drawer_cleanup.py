@@ -9,9 +9,8 @@ import math
 
 from torch import Tensor
 
-from mimicpipe import poses
 from mimicpipe.envs.tasks.base import FixtureSpec, ObjectSpec, PartSpec, Shape, Task, TaskView
-from mimicpipe.envs.tasks.grasping import clearance, held_at, near, near_above, point, still
+from mimicpipe.envs.tasks.grasping import clearance, held_at, near, near_above, point, position_in, still
 from mimicpipe.envs.tasks.pick import GRASP_CLEARANCE
 from mimicpipe.envs.tasks.placement import Region, place_bodies
 from mimicpipe.rng import Seeds
@@ -109,7 +108,7 @@ class DrawerCleanupTask(Task):
     def success(self, view: TaskView) -> Tensor:
         """(N,) bool: the hammer lies still on the drawer's floor, and the drawer is closed."""
         floor = point(view.object_poses["drawer"], DRAWER_FLOOR)
-        x, y, z = poses.compose(poses.invert(floor), view.object_poses["hammer"])[:, :3, 3].unbind(-1)
+        x, y, z = position_in(floor, view.object_poses["hammer"])
         inside = (x.abs() < _INSIDE[0]) & (y.abs() < _INSIDE[1]) & (z > 0.0) & (z < _MAX_HEIGHT)
         return inside & (view.joint_positions["drawer"] < _CLOSED) & still(view, "hammer")
 

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from mimicpipe import poses
 from mimicpipe.envs.tasks.base import ObjectSpec, TaskView, Vector
 
 _MAX_GRIPPED_WIDTH = 0.07
@@ -21,7 +22,7 @@ _RELEASED_DISTANCE = 0.07
 _STILL_SPEED = 0.02
 """Linear speed of a body at rest, m/s; resting contact is below 0.005."""
 
-_NEAR = 0.10
+NEAR = 0.10
 """Where a skill may begin, metres from what it acts on: higher than fingers reach around an object, and as near as a
 hand comes that aims from above. The way to there is free."""
 
@@ -64,6 +65,11 @@ def point(pose: Tensor, offset: Vector) -> Tensor:
     return moved
 
 
+def position_in(frame: Tensor, pose: Tensor) -> tuple[Tensor, ...]:
+    """x, y and z, (N,) each: where a pose is in a frame; both (N, 4, 4)."""
+    return poses.compose(poses.invert(frame), pose)[:, :3, 3].unbind(-1)
+
+
 def held_at(view: TaskView, name: str, offset: Vector, width: float, eef_name: str = "panda") -> Tensor:
     """(N,) bool: the grasp point is at a place on a body, within 3 cm, and the fingers are no wider than `width`."""
     near = distance(point(view.object_poses[name], offset), view.eef_poses[eef_name]) < _MAX_GRIPPED_OFFSET
@@ -86,7 +92,7 @@ def still(view: TaskView, *names: str) -> Tensor:
 
 def near(view: TaskView, name: str, offset: Vector = (0.0, 0.0, 0.0), eef_name: str = "panda") -> Tensor:
     """(N,) bool: the grasp point is near to a place on a body, so that a skill on it may begin."""
-    return distance(point(view.object_poses[name], offset), view.eef_poses[eef_name]) < _NEAR
+    return distance(point(view.object_poses[name], offset), view.eef_poses[eef_name]) < NEAR
 
 
 def near_above(
@@ -101,7 +107,7 @@ def near_above(
     there = point(view.object_poses[base], offset)
     there[:, 2, 3] += height
     carried = distance(view.object_poses[name], view.eef_poses[eef_name]) < _IN_HAND
-    return carried & (distance(view.object_poses[name], there) < _NEAR)
+    return carried & (distance(view.object_poses[name], there) < NEAR)
 
 
 def stacked(view: TaskView, top: ObjectSpec, base: ObjectSpec) -> Tensor:

@@ -8,9 +8,8 @@ import math
 
 from torch import Tensor
 
-from mimicpipe import poses
 from mimicpipe.envs.tasks.base import FixtureSpec, ObjectSpec, Shape, Task, TaskView
-from mimicpipe.envs.tasks.grasping import clearance, distance, held_at, point
+from mimicpipe.envs.tasks.grasping import clearance, distance, held_at, near, point, position_in
 from mimicpipe.envs.tasks.pick import GRASP_CLEARANCE
 from mimicpipe.envs.tasks.placement import Region, place_bodies
 from mimicpipe.rng import Seeds
@@ -118,7 +117,7 @@ class ThreadingTask(Task):
         """(N,) bool: the needle is half way through the ring; the hand may hold it, and so shake it."""
         ring = point(view.object_poses["tripod"], RING)
         middle = point(view.object_poses["needle"], NEEDLE_MIDDLE)
-        x, y, z = poses.compose(poses.invert(ring), middle)[:, :3, 3].unbind(-1)
+        x, y, z = position_in(ring, middle)
         return (x.abs() < _ALONG) & (y.abs() < _ACROSS) & (z.abs() < _ACROSS)
 
     def subtask_term_signals(self, view: TaskView) -> dict[str, Tensor]:
@@ -127,9 +126,9 @@ class ThreadingTask(Task):
 
     def subtask_start_signals(self, view: TaskView) -> dict[str, Tensor]:
         """(N,) bool: `reach`, the hand is near to the handle; `carry`, the held needle's tip is near to the ring."""
-        handle, tip = point(view.object_poses["needle"], HANDLE), point(view.object_poses["needle"], TIP)
+        tip = point(view.object_poses["needle"], TIP)
         return {
-            "reach": distance(handle, view.eef_poses["panda"]) < _NEAR,
+            "reach": near(view, "needle", HANDLE),
             "carry": _held(view) & (distance(tip, point(view.object_poses["tripod"], RING)) < _NEAR),
         }
 

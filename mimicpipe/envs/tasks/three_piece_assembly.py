@@ -9,9 +9,8 @@ import math
 
 from torch import Tensor
 
-from mimicpipe import poses
-from mimicpipe.envs.tasks.base import FixtureSpec, ObjectSpec, Shape, Task, TaskView, Vector
-from mimicpipe.envs.tasks.grasping import distance, held_at, point, still
+from mimicpipe.envs.tasks.base import FixtureSpec, ObjectSpec, Shape, Task, TaskView
+from mimicpipe.envs.tasks.grasping import NEAR, distance, held_at, near, point, position_in, still
 from mimicpipe.envs.tasks.placement import Region, place_bodies
 from mimicpipe.rng import Seeds
 
@@ -41,8 +40,6 @@ _LET_GO_WIDTH = 0.06
 """Wider than the knob's diagonal, metres."""
 _LIFTED = 0.01
 """Above where a piece stands on the table, metres."""
-_NEAR = 0.10
-"""Where a skill may begin, metres."""
 
 _HALF_1, _HALF_2 = 0.5 * UNIT_1, 0.5 * UNIT_2
 _PIECE_1 = ObjectSpec(
@@ -126,10 +123,10 @@ class ThreePieceAssemblyTask(Task):
         """(N,) bool: `reach_1`, `reach_2`, the hand is near to where the piece is held; `carry_1`, `carry_2`, the piece
         in the hand is near to where it goes down from."""
         return {
-            "reach_1": _hand_near(view, "piece_1", RIDGE),
-            "carry_1": _hand_near(view, "piece_1", RIDGE) & _over_base(view, "piece_1", SEAT_1 + UNIT_BASE),
-            "reach_2": _hand_near(view, "piece_2", KNOB),
-            "carry_2": _hand_near(view, "piece_2", KNOB) & _over_base(view, "piece_2", SEAT_2 + 2 * UNIT_1),
+            "reach_1": near(view, "piece_1", RIDGE),
+            "carry_1": near(view, "piece_1", RIDGE) & _over_base(view, "piece_1", SEAT_1 + UNIT_BASE),
+            "reach_2": near(view, "piece_2", KNOB),
+            "carry_2": near(view, "piece_2", KNOB) & _over_base(view, "piece_2", SEAT_2 + 2 * UNIT_1),
         }
 
 
@@ -140,19 +137,16 @@ def _inserted(view: TaskView) -> Tensor:
 def _seated(view: TaskView, name: str, around: str, height: float) -> Tensor:
     """(N,) bool: a piece is flat at a height above the table, in the middle of another body."""
     piece = view.object_poses[name]
-    x, y, _ = poses.compose(poses.invert(view.object_poses[around]), piece)[:, :3, 3].unbind(-1)
+    x, y, _ = position_in(view.object_poses[around], piece)
     level = ((piece[:, 2, 3] - height).abs() < _TOLERANCE) & (piece[:, 2, 2] > _FLAT)
     return level & (x.abs() < _CENTRED) & (y.abs() < _CENTRED)
 
 
 def _on_knob(view: TaskView) -> Tensor:
     """(N,) bool: the fingers are around piece 2's knob, and not wider open than a hand that has let go."""
-    return _hand_near(view, "piece_2", KNOB, 0.05) & (view.gripper_widths["panda"] < _LET_GO_WIDTH)
-
-
-def _hand_near(view: TaskView, name: str, offset: Vector, reach: float = _NEAR) -> Tensor:
-    return distance(point(view.object_poses[name], offset), view.eef_poses["panda"]) < reach
+    around = distance(point(view.object_poses["piece_2"], KNOB), view.eef_poses["panda"]) < 0.05
+    return around & (view.gripper_widths["panda"] < _LET_GO_WIDTH)
 
 
 def _over_base(view: TaskView, name: str, height: float) -> Tensor:
-    return distance(view.object_poses[name], point(view.object_poses["base"], (0.0, 0.0, height))) < _NEAR
+    return distance(view.object_poses[name], point(view.object_poses["base"], (0.0, 0.0, height))) < NEAR
