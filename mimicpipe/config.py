@@ -105,6 +105,16 @@ class MujocoEnvConfig(EnvConfig):
 
 
 @dataclass
+class MujocoWarpEnvConfig(EnvConfig):
+    """`env=mujoco_warp`."""
+
+    cameras: list[Camera] = field(default_factory=list)
+    image_size: list[int] = field(default_factory=lambda: [128, 128], metadata={"length": 2, "min": 1})
+    control: Control = Control["ik_rel"]
+    max_contacts: int = at_least(1, 64)
+
+
+@dataclass
 class KinematicEnvConfig(EnvConfig):
     """`env=kinematic`."""
 
@@ -234,8 +244,10 @@ GROUPS: dict[str, type] = {
 """Base schema of each group."""
 
 KINEMATIC_ENV = "mimicpipe.envs.kinematic.KinematicEnv"
+MUJOCO_WARP_ENV = "mimicpipe.envs.mujoco_warp.env.MujocoWarpEnv"
 SCHEMAS: dict[str | None, type] = {
     "mimicpipe.envs.mujoco.env.MujocoEnv": MujocoEnvConfig,
+    MUJOCO_WARP_ENV: MujocoWarpEnvConfig,
     KINEMATIC_ENV: KinematicEnvConfig,
     **GENERATOR_SCHEMAS,
     **PLANNER_SCHEMAS,

@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from mimicpipe.config import RunConfig
+from mimicpipe.config import MUJOCO_WARP_ENV, RunConfig
 from mimicpipe.datagen.constraints import check_constraints, parse_constraints
+from mimicpipe.envs.mujoco_warp import extra
 from mimicpipe.errors import ConfigError
 from mimicpipe.recorders.staging import check_repo_id, check_root, check_writable
 
@@ -17,13 +18,17 @@ BUNDLED_DEMOS = Path(__file__).parent / "assets" / "source_demos"
 
 
 def check_machine(config: RunConfig) -> None:
-    """Check constraints, device, source demos and the dataset's names; from here on `dataset.root` is absolute.
+    """Check constraints, packages of extras, device, source demos and the dataset's names.
+
+    From here on `dataset.root` is absolute.
 
     Raises:
         ConfigError: names the key, the value and what there is.
     """
     refs = {eef: [node["object_ref"] for node in nodes] for eef, nodes in config.task["subtasks"].items()}
     check_constraints(parse_constraints(config.task["constraints"]), refs)
+    if config.env["_target_"] == MUJOCO_WARP_ENV:
+        extra.check_installed()
     _check_device(config.env["device"])
     for path in source_demo_paths(config):
         if not path.exists():

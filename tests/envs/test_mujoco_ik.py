@@ -28,8 +28,8 @@ def test_damped_system_is_solved(seed: int) -> None:
     step, system, no_wish = np.empty(7), np.empty((6, 7)), np.zeros(7)
     for slot in range(5):
         part = np.ascontiguousarray(jac[:, :, slot])
-        ik_kernels.damped_step(part, error[:, slot].copy(), no_wish, ik._DAMPING_SQ, np.inf, step, system)
-        expected = part.T @ np.linalg.solve(part @ part.T + ik._DAMPING_SQ * np.eye(6), error[:, slot])
+        ik_kernels.damped_step(part, error[:, slot].copy(), no_wish, ik.DAMPING_SQ, np.inf, step, system)
+        expected = part.T @ np.linalg.solve(part @ part.T + ik.DAMPING_SQ * np.eye(6), error[:, slot])
         np.testing.assert_allclose(step, expected, rtol=1e-8, atol=1e-9)
 
 

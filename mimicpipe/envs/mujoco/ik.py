@@ -17,17 +17,18 @@ from mimicpipe.envs.mujoco.panda import JOINT_LOWER, JOINT_UPPER
 REST_POSTURE = np.array([0.0, -0.0066, 0.0, -2.4436, 0.0, 2.4370, 0.7854])
 """Elbow up, gripper straight down 0.20 m above the table at x = 0.48 m; the null space is pulled to it, radians."""
 
-_DAMPING_SQ = 1e-4
+DAMPING_SQ = 1e-4
 """lambda^2 with lambda = 0.01, Isaac Lab's value; m^2 and rad^2 alike."""
-_REST_GAIN = 0.1
+REST_GAIN = 0.1
 """Share of the distance to the rest posture taken per step, in the null space."""
-_MAX_STEP = 0.35
+MAX_STEP = 0.35
 """Largest joint step, radians: beyond it the linearization is poor."""
 _LIMIT_MARGIN = 1e-3
 """Distance kept from the joint limits, radians, so that the limit constraints of the model stay silent."""
 
-_LOWER = JOINT_LOWER + _LIMIT_MARGIN
-_UPPER = JOINT_UPPER - _LIMIT_MARGIN
+LOWER = JOINT_LOWER + _LIMIT_MARGIN
+UPPER = JOINT_UPPER - _LIMIT_MARGIN
+"""(7,) of a joint target, radians."""
 
 
 def joint_targets(q: Array, slots: Ints, pose: ArmPose, error: Array, out: Array, first: int = 0) -> None:
@@ -46,5 +47,5 @@ def joint_targets(q: Array, slots: Ints, pose: ArmPose, error: Array, out: Array
     """
     ik_kernels.joint_targets(
         q, slots, pose.pos, pose.axes, pose.origins, error,
-        REST_POSTURE, _LOWER, _UPPER, _REST_GAIN, _DAMPING_SQ, _MAX_STEP, first, out,
+        REST_POSTURE, LOWER, UPPER, REST_GAIN, DAMPING_SQ, MAX_STEP, first, out,
     )  # fmt: skip

@@ -14,7 +14,8 @@ from mimicpipe.envs.mujoco.panda import DH_A, DH_D, DH_TWIST, FLANGE_OFFSET, GRA
 Array = npt.NDArray[np.float64]
 
 _DH_A, _DH_D, _DH_TWIST = (np.asarray(column, dtype=np.float64) for column in (DH_A, DH_D, DH_TWIST))
-_EEF_OFFSET = FLANGE_OFFSET + GRASP_OFFSET
+EEF_OFFSET = FLANGE_OFFSET + GRASP_OFFSET
+"""Link 7's frame to the grasp point, metres."""
 _AT_ORIGIN = np.eye(3, 4)
 
 
@@ -42,7 +43,7 @@ def forward(q: Array, base: Array = _AT_ORIGIN) -> ArmPose:
     count = q.shape[1]
     pose = ArmPose(np.empty((3, 3, count)), np.empty((3, count)), np.empty((7, 3, count)), np.empty((7, 3, count)))
     kernels.forward(
-        q, base, _DH_A, _DH_D, _DH_TWIST, HAND_YAW, _EEF_OFFSET, pose.rot, pose.pos, pose.axes, pose.origins
+        q, base, _DH_A, _DH_D, _DH_TWIST, HAND_YAW, EEF_OFFSET, pose.rot, pose.pos, pose.axes, pose.origins
     )  # fmt: skip
     return pose
 

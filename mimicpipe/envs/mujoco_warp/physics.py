@@ -1,0 +1,166 @@
+"""MuJoCo-Warp's physics of N slots, in one graph: load the states, ten physics steps, and nothing else.
+
+    states (N, S + 7 F) ──load──► MuJoCo-Warp's arrays ── 10 steps ──► ──store──► states of the slots that were stepped
+
+On a GPU the graph runs on a stream of its own, so that the caller's stream, and the host, go on meanwhile. On the CPU
+Warp records the launches and replays them without Python (its "APIC" graphs), which is used where a trial gives the
+same bits as the launches themselves.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import mujoco
+import mujoco_warp
+import numpy as np
+import torch
+import warp as wp
+from torch import Tensor
+
+from mimicpipe.envs.mujoco_warp import view_kernels
+
+_ROWS_PER_CONTACT = 3
+"""Constraints of a contact with an elliptic cone and friction in two directions."""
+_OTHER_ROWS = 32
+"""Room for constraints that are not contacts: joint limits, coupled fingers, dry friction."""
+
+
+class WarpPhysics:
+    """Steps N copies of one model.
+
+    Args:
+        model: the scene of every slot; its flag against automatic resets is taken away, MuJoCo-Warp having none.
+        num_envs: N.
+        device: of all arrays.
+        substeps: physics steps in a control step.
+        max_contacts: room for contacts, per slot on average.
+        spare: (S + 7 F,) a sane state, which takes the place of slots that are not stepped.
+
+    Attributes:
+        ctrl: (N, nu) float32 servo targets, to be filled in before `start`.
+        replayed: whether the steps are replayed from a graph.
+    """
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        num_envs: int,
+        device: torch.device,
+        substeps: int,
+        max_contacts: int,
+        spare: np.ndarray,
+    ) -> None:
+        self._device = wp.device_from_torch(device)
+        self._torch_device = device
+        self._substeps = substeps
+        self.num_envs = num_envs
+        model.opt.disableflags &= ~mujoco.mjtDisableBit.mjDSBL_AUTORESET.value
+        with wp.ScopedDevice(self._device):
+            self._model = mujoco_warp.put_model(model)
+            self._model.opt.warn_overflow = False  # it is raised as an error, which a line on the terminal is not
+            self._data = mujoco_warp.make_data(
+                model, nworld=num_envs, nconmax=max_contacts, njmax=_ROWS_PER_CONTACT * max_contacts + _OTHER_ROWS
+            )
+        self.ctrl = wp.to_torch(self._data.ctrl)
+        self._spare = _from_torch(torch.from_numpy(spare[None].astype(np.float32)).to(device))
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._graph: Any = None
+
+    def start(self, state: wp.array, active: wp.array, diverged: wp.array, status: wp.array) -> Callable[[], None]:
+        """Begin one control step.
+
+        Args:
+            state: (N, S + 7 F) float32; rows of slots that are stepped must not change until the step has ended.
+            active: (N,) int32, 1 for slots that are stepped; must not change meanwhile, either.
+            diverged: (N,) int32, 1 for slots whose state is not sane; they keep it.
+            status: (2,) int32; the second becomes 1 + a slot that had no room for its contacts.
+
+        Returns:
+            A function to call once, which writes the new states; on a GPU it only queues that.
+        """
+        data = self._data
+        stream = self._here()
+        loading = [
+            state, self._spare, active, diverged, data.time, data.qpos, data.qvel, data.mocap_pos, data.mocap_quat,
+            data.qacc_warmstart,
+        ]  # fmt: skip
+        wp.launch(view_kernels.load, self.num_envs, loading, device=self._device, stream=stream)
+        self._run()
+
+        def end() -> None:
+            if self._stream is not None:
+                torch.cuda.current_stream(self._torch_device).wait_stream(self._stream)
+            storing = [active, diverged, data.time, data.qpos, data.qvel, data.overflow, state, status]
+            wp.launch(view_kernels.store, self.num_envs, storing, device=self._device, stream=self._here())
+
+        return end
+
+    def raw_steps(self, count: int) -> None:
+        """That many control steps of the physics alone, from where its arrays stand; for measurements."""
+        for _ in range(count):
+            self._run()
+
+    def prepare(self) -> None:
+        """Compile the kernels and record the graph, from a state that has been loaded; leaves the arrays changed."""
+        with wp.ScopedDevice(self._device):
+            self._plain_steps()
+            if self._stream is None:
+                self._graph = self._trusted_cpu_graph()
+            else:
+                self._stream.wait_stream(torch.cuda.current_stream(self._torch_device))
+                with wp.ScopedStream(wp.stream_from_torch(self._stream)), wp.ScopedCapture() as capture:
+                    self._plain_steps()
+                self._graph = capture.graph
+
+    @property
+    def replayed(self) -> bool:
+        """Whether the steps are replayed from a graph."""
+        return self._graph is not None
+
+    def _run(self) -> None:
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream(self._torch_device))
+        if self._graph is None:
+            with self._on_stream():
+                self._plain_steps()
+        elif self._stream is None:
+            wp.capture_launch(self._graph)
+        else:
+            wp.capture_launch(self._graph, stream=wp.stream_from_torch(self._stream))
+
+    def _on_stream(self) -> AbstractContextManager[Any]:
+        if self._stream is None:
+            return nullcontext()
+        return wp.ScopedStream(wp.stream_from_torch(self._stream))
+
+    def _here(self) -> wp.Stream | None:
+        """The caller's stream."""
+        if self._stream is None:
+            return None
+        return wp.stream_from_torch(torch.cuda.current_stream(self._torch_device))
+
+    def _plain_steps(self) -> None:
+        for _ in range(self._substeps):
+            mujoco_warp.step(self._model, self._data)
+
+    def _trusted_cpu_graph(self) -> Any:
+        """The steps as a graph of the CPU; None where it does not give the bits of the launches."""
+        with wp.ScopedCapture(device=self._device) as capture:
+            self._plain_steps()
+        before = [tensor.clone() for tensor in self._tensors()]
+        self._plain_steps()
+        launched = [tensor.clone() for tensor in self._tensors()]
+        for tensor, value in zip(self._tensors(), before, strict=True):
+            tensor.copy_(value)
+        wp.capture_launch(capture.graph)
+        same = all(torch.equal(a, b) for a, b in zip(self._tensors(), launched, strict=True))
+        return capture.graph if same else None
+
+    def _tensors(self) -> list[Tensor]:
+        data = self._data
+        return [wp.to_torch(array) for array in (data.time, data.qpos, data.qvel, data.qacc_warmstart)]
+
+
+def _from_torch(tensor: Tensor) -> wp.array:
+    return wp.from_torch(tensor, requires_grad=False)
