@@ -32,6 +32,8 @@ GRIPPER_DIM = 1
 GRIPPER_OPEN = 1.0
 GRIPPER_CLOSE = -1.0
 
+_SHORTEST = 1e-6
+"""Length of a quaternion that still has a direction; a recorded one has 1."""
 _NAMES = {
     "ik_rel": ("delta_x", "delta_y", "delta_z", "delta_rx", "delta_ry", "delta_rz", "gripper"),
     "ik_abs": ("target_x", "target_y", "target_z", "target_qw", "target_qx", "target_qy", "target_qz", "gripper"),
@@ -49,6 +51,16 @@ def check_control(control: str) -> str:
 def action_dim(control: str) -> int:
     """Length of one arm's action."""
     return len(_NAMES[control])
+
+
+def faults(control: str, actions: Tensor) -> dict[int, str]:
+    """{row: what is wrong with it} of actions (K, A), of one arm or of several, that ask for no rotation."""
+    if control == "ik_rel":
+        return {}
+    length = action_dim(control)
+    turns = actions.unflatten(1, (-1, length))[..., 3:7]
+    short = ((turns * turns).sum(dim=-1) < _SHORTEST**2).any(dim=-1)
+    return dict.fromkeys(short.nonzero()[:, 0].tolist(), "asks for no rotation: its quaternion has no length")
 
 
 def action_feature(control: str, prefixes: Sequence[str] = ("",)) -> Feature:

@@ -134,6 +134,14 @@ class MimicEnv(ABC):
     def actions_to_gripper_actions(self, actions: Tensor) -> dict[str, Tensor]:
         """Gripper part {eef: (..., G)} of actions (..., A)."""
 
+    def faults_of_actions(self, actions: Tensor) -> dict[int, str]:
+        """{row: what is wrong with it} of actions (K, A) that cannot be executed, though they are finite.
+
+        An attempt whose generator puts one fails, and no other; the words follow "an action that".
+        """
+        del actions
+        return {}
+
     @abstractmethod
     def get_subtask_term_signals(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
         """{signal: (K,) bool}, true once the subtask that the signal ends is done."""

@@ -238,6 +238,10 @@ class KinematicEnv(MimicEnv):
         command = actions.t().contiguous()
         return {self.eef_names[0]: rows.to_poses(*act.target_rows(self.control, state.eef_rot, state.eef_pos, command))}
 
+    def faults_of_actions(self, actions: Tensor) -> dict[int, str]:
+        """{row: what is wrong with it} of actions (K, A): a quaternion without length."""
+        return act.faults(self.control, actions)
+
     def actions_to_gripper_actions(self, actions: Tensor) -> dict[str, Tensor]:
         """Gripper part {eef: (..., 1)} of actions (..., A)."""
         return {self.eef_names[0]: act.gripper_part(actions)}

@@ -142,11 +142,12 @@ class EnvLoop:
         ids = torch.tensor(slots, dtype=torch.int64, device=actions.device)
         self.actions.index_copy_(0, ids, actions)
         self.manual.index_fill_(0, ids, value=True)
-        for slot, ok in zip(slots, finite, strict=True):
-            if not ok:
-                self.manual[slot] = False
-                self.run.action_queue.task_done(slot, RequestError(f"slot {slot} put an action that is not finite"))
-        good = [row for row, ok in enumerate(finite) if ok]
+        faults = {row: "is not finite" for row, ok in enumerate(finite) if not ok}
+        faults = {**self.run.env.faults_of_actions(actions), **faults}
+        for row, fault in faults.items():
+            self.manual[slots[row]] = False
+            self.run.action_queue.task_done(slots[row], RequestError(f"slot {slots[row]} put an action that {fault}"))
+        good = [row for row in range(len(slots)) if row not in faults]
         self.num_manual += len(good)
         self._schedule([slots[row] for row in good], [1] * len(good), then and [then[row] for row in good])
 

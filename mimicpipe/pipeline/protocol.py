@@ -65,6 +65,10 @@ class SimEnv(Protocol):
         """Target poses {eef: (K, 4, 4)} that actions (K, A) ask for."""
         ...
 
+    def faults_of_actions(self, actions: Tensor) -> Mapping[int, str]:
+        """{row: what is wrong with it} of actions (K, A) that cannot be executed."""
+        ...
+
     def actions_to_gripper_actions(self, actions: Tensor) -> Mapping[str, Tensor]:
         """Gripper part {eef: (..., G)} of actions (..., A)."""
         ...

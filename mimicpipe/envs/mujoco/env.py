@@ -14,7 +14,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from mimicpipe.envs.actions import GRIPPER_DIM, NOISE_DIM, action_dim, action_feature, check_control, gripper_part
+from mimicpipe.envs.actions import (
+    GRIPPER_DIM,
+    NOISE_DIM,
+    action_dim,
+    action_feature,
+    check_control,
+    faults,
+    gripper_part,
+)
 from mimicpipe.envs.base import MimicEnv, require_known
 from mimicpipe.envs.mujoco import ik, ik_kernels, kernels
 from mimicpipe.envs.mujoco.actions import Actions, asked_motion, asked_pose, encode
@@ -290,6 +298,10 @@ class MujocoEnv(MimicEnv):
             with np.errstate(all="ignore"):  # a diverged slot computes NaN beside the others; `finite` reports it
                 out[arm.name] = _pose_tensor(*asked_pose(self.control, values[:, arm.action], current)).to(self.device)
         return out
+
+    def faults_of_actions(self, actions: Tensor) -> dict[int, str]:
+        """{row: what is wrong with it} of actions (K, A): a quaternion without length."""
+        return faults(self.control, actions)
 
     def actions_to_gripper_actions(self, actions: Tensor) -> dict[str, Tensor]:
         """Gripper part {eef: (..., 1)} of actions (..., A): negative closes, else opens."""

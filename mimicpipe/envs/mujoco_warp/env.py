@@ -19,7 +19,15 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from mimicpipe.envs.actions import GRIPPER_DIM, NOISE_DIM, action_dim, action_feature, check_control, gripper_part
+from mimicpipe.envs.actions import (
+    GRIPPER_DIM,
+    NOISE_DIM,
+    action_dim,
+    action_feature,
+    check_control,
+    faults,
+    gripper_part,
+)
 from mimicpipe.envs.base import MimicEnv, require_known
 from mimicpipe.envs.mujoco.arms import arms_of
 from mimicpipe.envs.mujoco.checks import check_config, torch_device
@@ -243,6 +251,10 @@ class MujocoWarpEnv(MimicEnv):
             inputs = [model, self._shared["_state"], slots, given, wp.from_torch(out[name])]
             self._launch(ik_kernels.decode, len(ids), inputs)
         return out
+
+    def faults_of_actions(self, actions: Tensor) -> dict[int, str]:
+        """{row: what is wrong with it} of actions (K, A): a quaternion without length."""
+        return faults(self.control, actions)
 
     def actions_to_gripper_actions(self, actions: Tensor) -> dict[str, Tensor]:
         """Gripper part {eef: (..., 1)} of actions (..., A): negative closes, else opens."""
