@@ -80,7 +80,7 @@ def _write_demo(group: h5py.Group, episode: StagedEpisode, columns: Iterable[Col
     for column in columns:
         path = path_of(column.name)
         if column.is_camera:
-            _write_frames(group, path, column, episode.cameras[column.name].files)
+            write_frames(group, path, column, episode.cameras[column.name].files)
             continue
         values = episode.columns[column.name]
         # Signals have no axis of their own in this layout.
@@ -89,8 +89,8 @@ def _write_demo(group: h5py.Group, episode: StagedEpisode, columns: Iterable[Col
         write_array(group, STATE_KEY, np.asarray(row["initial_state"], np.float64), _LEVEL)
 
 
-def _write_frames(group: h5py.Group, path: str, column: Column, frames: list[bytes]) -> None:
-    """A dataset (T, *shape) of frames that zlib has compressed."""
+def write_frames(group: h5py.Group, path: str, column: Column, frames: list[bytes]) -> None:
+    """Make a dataset (T, *shape) of frames that zlib has compressed, one chunk a frame."""
     dataset = group.create_dataset(
         path,
         shape=(len(frames), *column.shape),

@@ -11,6 +11,7 @@ from mimicpipe.errors import ConfigError
 from mimicpipe.recorders.assembly import assemble
 from mimicpipe.recorders.continued import ContinuedRun
 from mimicpipe.recorders.finished import Pixels
+from mimicpipe.recorders.layout import CONVERSION
 from mimicpipe.recorders.open_finished import Finished, open_finished
 from mimicpipe.recorders.staged import StagedEpisode, StagedRun
 from mimicpipe.recorders.staging import check_root
@@ -54,6 +55,8 @@ def recover(root: Path, overwrite: bool = False) -> Recovered | None:
     try:
         staged = StagedRun(staged_logs(area.folder))
         header = staged.header
+        if header is not None and header.get("layout") == CONVERSION:
+            raise ConfigError(f"{root}: a conversion to HDF5 was interrupted; give its command again, it goes on")
         if not area.is_assembled:
             if len(staged) == 0 or header is None:
                 area.discard()

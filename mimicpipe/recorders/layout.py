@@ -14,6 +14,8 @@ import numpy as np
 FORMAT = 1
 HDF5 = "hdf5"
 """`layout` of a header whose episodes are to become an HDF5 file; LeRobot's has none."""
+CONVERSION = "conversion"
+"""`layout` of a header whose episodes `mimicpipe.convert` writes into an HDF5 file."""
 HDF5_NAME = "demos.hdf5"
 """Of the file in such a dataset's folder."""
 CAMERAS = ("image", "video", "zlib")

@@ -44,6 +44,17 @@ class ColumnSummary:
                 self._mean = self._mean + gap * len(part) / total
         self.rows += len(part)
 
+    def of_rows(self, width: int) -> "ColumnSummary":
+        """The same of arrays' rows of `width` numbers, each a frame of its own."""
+        rows = ColumnSummary()
+        rows.rows, rows.width, rows.nonfinite = self.rows * self.width // width, width, self.nonfinite
+        rows.min, rows.max = self.min.reshape(-1, width).min(axis=0), self.max.reshape(-1, width).max(axis=0)
+        means = self._mean.reshape(-1, width)
+        rows._mean = means.mean(axis=0)
+        within = self._squares.reshape(-1, width).sum(axis=0)
+        rows._squares = within + self.rows * ((means - rows._mean) ** 2).sum(axis=0)
+        return rows
+
     @property
     def mean(self) -> np.ndarray:
         """(width,)."""

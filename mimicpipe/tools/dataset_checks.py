@@ -171,8 +171,10 @@ def stats(data: Dataset) -> str:
             continue
         said = {key: np.asarray(value, np.float64).reshape(-1) for key, value in found[name].items()}
         _require(int(said["count"][0]) == summary.rows, f"{name}: count is {int(said['count'][0])}, not {summary.rows}")
-        span = np.maximum(summary.max - summary.min, 1e-9)
         exact, close = 1e-6, _STATS_TOLERANCE
+        shape = data.features[name]["shape"]
+        summary = summary.of_rows(shape[-1]) if len(shape) > 1 else summary  # LeRobot counts an array's rows
+        span = np.maximum(summary.max - summary.min, 1e-9)
         for key, slack in (("min", exact), ("max", exact), ("mean", close), ("std", close)):
             true = getattr(summary, key)
             off = np.abs(said[key] - true) - 1e-6 * np.abs(true)

@@ -57,6 +57,17 @@ def test_without_its_run_nothing_is_replayed(run, tmp_path, capsys):
     assert (code, "2 episodes end" in lines["replay"]) == (0, True)
 
 
+@given(arrays(np.float64, (5, 6), elements=st.floats(-1e3, 1e3)))
+def test_rows_of_arrays_are_summarized_as_frames_of_their_own(values):
+    whole, rows = ColumnSummary(), ColumnSummary()
+    whole.add(values)
+    rows.add(values.reshape(-1, 3))
+    again = whole.of_rows(3)
+    assert (again.rows, again.width) == (rows.rows, rows.width)
+    for key in ("min", "max", "mean", "std"):
+        np.testing.assert_allclose(getattr(again, key), getattr(rows, key), rtol=1e-12, atol=1e-9)
+
+
 def wrong_action(rows):
     rows[3, 0] += 0.5
 
