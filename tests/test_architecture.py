@@ -14,7 +14,7 @@ LAYERS = (
     {"pipeline"},
     {"datagen"},
     {"recorders", "pools", "envs", "planners"},
-    {"trackers", "report"},
+    {"trackers", "report", "convert"},
     {"preflight", "signals", "build", "resume", "runner", "cli", "local_page", "collect", "annotate", "tools"},
 )
 HEAVY = {"torch", "lerobot", "wandb", "mujoco", "tensorboard", "h5py", "matplotlib", "datasets", "pandas", "av"}
