@@ -159,7 +159,9 @@ def test_a_target_may_not_reach_through_an_allowed_module(main, target, reason):
     assert reason in line
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow), (signal.SIGTERM, 143)]
+)
 def test_a_signal_ends_a_sweep_with_its_run_finished_well(number, code):
     arguments = own("num_demos=1000000", "seed=1,2", flags=("-m",))
     with subprocess.Popen([*RUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

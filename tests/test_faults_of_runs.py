@@ -90,7 +90,7 @@ def settled() -> bool:
     ("number", "code", "when"),
     [
         (signal.SIGINT, 130, "at the start"),
-        (signal.SIGTERM, 143, "at the start"),
+        pytest.param(signal.SIGTERM, 143, "at the start", marks=pytest.mark.slow),
         (signal.SIGINT, 130, "while it finalizes"),
     ],
 )
@@ -240,7 +240,7 @@ def test_a_folder_that_is_removed_under_a_run_ends_it():
     assert not root.exists()
 
 
-@pytest.mark.parametrize("recorder", ["async", "sharded"])
+@pytest.mark.parametrize("recorder", [pytest.param("async", marks=pytest.mark.slow), "sharded"])
 def test_nothing_but_the_results_is_left(recorder, tmp_path, monkeypatch):
     scratch = tmp_path / "scratch"
     scratch.mkdir()

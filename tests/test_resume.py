@@ -25,7 +25,8 @@ BASE = [
     "env=kinematic",
     "env.lag=0.85",
     "task=stack",
-    "num_demos=120",
+    "num_demos=200",  # enough to be ended three times on a machine that is slow to notice
+    "recorder.async_queue_maxsize=1",  # attempts cannot all be made before the first of them is written
     "tracker=none",
     "seed=3",
     "recorder.save_failed=true",
@@ -109,7 +110,7 @@ def end_by(number, *command, folder):
 def test_a_run_that_signals_have_ended_goes_on_to_the_same_bits(whole, tmp_path):
     folder = tmp_path / "run"
     going_on = [f"resume={folder}", "env.num_envs=5"]
-    command = [*BASE, "env.num_envs=3", "num_demos=120", f"hydra.run.dir={folder}"]
+    command = [*BASE, "env.num_envs=3", f"hydra.run.dir={folder}"]
     assert end_by(signal.SIGINT, *command, folder=folder) == 130
     assert (folder / "dataset").is_dir()
     assert list(folder.glob(".*")) == [folder / ".hydra"]  # nothing is left beside the dataset

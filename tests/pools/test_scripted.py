@@ -59,7 +59,9 @@ def _same(a: SourceDemo, b: SourceDemo) -> bool:
 
 @pytest.mark.parametrize("variant", ["D0", "D1"])
 @pytest.mark.parametrize("name", TASKS)
-@pytest.mark.parametrize("kwargs", [{}, {"lag": 0.4}, {"control": "ik_abs"}])
+@pytest.mark.parametrize(
+    "kwargs", [{"lag": 0.4}, *(pytest.param(k, marks=pytest.mark.slow) for k in ({}, {"control": "ik_abs"}))]
+)
 def test_experts_succeed_without_physics(name: str, variant: str, kwargs: dict[str, Any]) -> None:
     env = KinematicEnv(TASKS[name](variant), 60, **kwargs)
     demos = perform(env, expert_for(env), _seeds(60))

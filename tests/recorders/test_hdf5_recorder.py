@@ -259,7 +259,9 @@ recorder.finalize()
 """
 
 
-@pytest.mark.parametrize("moment", ["0", "7", "assembled /data/demo_11"])
+@pytest.mark.parametrize(
+    "moment", ["7", *(pytest.param(m, marks=pytest.mark.slow) for m in ("0", "assembled /data/demo_11"))]
+)
 def test_a_kill_loses_nothing_that_was_durable(root, moment):
     root.parent.mkdir()
     paths = [str(Path(__file__).parent), str(ROOT)]
@@ -327,6 +329,7 @@ def test_depth_is_kept_in_16_bits(root):
         assert np.array_equal(stored[()], frames)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_episodes(root):
     """The file's assembly holds one episode at a time, and HDF5's caches are bounded."""
     code = f"""

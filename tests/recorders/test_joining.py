@@ -58,7 +58,7 @@ def same_files(first, second, but=()):
     return filecmp.cmpfiles(first, second, names, shallow=False) == ([n for n in names if n not in but], list(but), [])
 
 
-@pytest.mark.parametrize("when", [0.0, 0.002, 0.01, 0.05, 0.1])
+@pytest.mark.parametrize("when", [0.01, *(pytest.param(s, marks=pytest.mark.slow) for s in (0.0, 0.002, 0.05, 0.1))])
 def test_every_episode_that_was_reported_survives_kill_9(tmp_path, features, make_episode, when):
     root = tmp_path / "set"
     command = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(root)]
