@@ -12,7 +12,7 @@ WANDB_SERVER := .venv-openwandb
 JOBS  ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow isaaclab test-isaaclab openwandb test-wandb check format lock clean
+.PHONY: help setup run test test-slow experiments experiments-smoke docs isaaclab test-isaaclab openwandb test-wandb check format lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -28,6 +28,12 @@ test: check ## lint, types and the fast tests
 
 test-slow: $(STAMP) ## the tests that take minutes
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -m "slow and not gpu and not isaaclab" $(ARGS)
+
+experiments: $(STAMP) ## every experiment at full size, one after the other (hours; on a quiet machine)
+	OMP_NUM_THREADS=1 $(PY) -m experiments.run_all $(ARGS)
+
+experiments-smoke: $(STAMP) ## every experiment at a toy size, into outputs/smoke/ (minutes)
+	OMP_NUM_THREADS=1 $(PY) -m experiments.run_all --smoke $(ARGS)
 
 isaaclab: $(PEER)/.installed ## create .venv-isaaclab/, with Isaac Lab Mimic to compare with (8 GB; Linux, glibc 2.35 or newer)
 

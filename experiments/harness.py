@@ -168,6 +168,11 @@ def read_json(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
+def results_folder(name: str, given: Path | None, *, smoke: bool) -> Path:
+    """Where an experiment's results go: as told, else into its results/, or those of a toy size into outputs/smoke/."""
+    return given or (ROOT / "outputs" / "smoke" / name if smoke else ROOT / "experiments" / name / "results")
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a file and the folders to it."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from experiments.chaos.killing import Killer, Recorders, Runs, Tally
 from experiments.chaos.moments import PHASES
-from experiments.harness import describe_machine, machine_line, markdown_table, write_text
+from experiments.harness import describe_machine, machine_line, markdown_table, results_folder, write_text
 
-RESULTS = Path(__file__).parent / "results"
 KINEMATIC = ("env=kinematic", "env.lag=0.85", "task=stack", "env.num_envs=8")
 MUJOCO = ("env=mujoco", "env.cameras=[front]", "env.image_size=[48,64]", "task=pick", "env.num_envs=2")
 SHARES = (0.5, 0.2, 0.3)
@@ -25,10 +24,13 @@ SHARES = (0.5, 0.2, 0.3)
 def main(argv: Sequence[str] | None = None) -> int:
     """Kill, resume and compare; the exit code is 1 if anything was lost or differs."""
     parser = argparse.ArgumentParser(prog="python -m experiments.chaos", description="kill -9 at random moments.")
-    parser.add_argument("--kills", type=int, default=100, help="in all")
+    parser.add_argument("--kills", type=int, help="in all (default: 100)")
+    parser.add_argument("--smoke", action="store_true", help="five kills, to see whether it runs; into outputs/smoke/")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
+    parser.add_argument("--out", type=Path, help="folder for the results (default: results/ here)")
     args = parser.parse_args(argv)
+    kills = args.kills or (5 if args.smoke else 100)
+    out = results_folder("chaos", args.out, smoke=args.smoke)
     os.environ["OMP_NUM_THREADS"] = "1"
     description = describe_machine()
     kinds = (
@@ -39,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chance, began, tallies = random.Random(args.seed), time.monotonic(), []
     for kind, share in zip(kinds, SHARES, strict=True):
         with tempfile.TemporaryDirectory() as folder:
-            tallies.append(Killer(chance, Path(folder)).kill(kind, max(1, round(share * args.kills))))
+            tallies.append(Killer(chance, Path(folder)).kill(kind, max(1, round(share * kills))))
     minutes = (time.monotonic() - began) / 60
     found = {
         "machine": description,
@@ -47,9 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "minutes": minutes,
         "rows": [asdict(tally) for tally in tallies],
     }
-    write_text(args.out / "chaos.json", json.dumps(found, indent=1))
+    write_text(out / "chaos.json", json.dumps(found, indent=1))
     page = render(tallies) + f"\n{machine_line(description)} Took {minutes:.0f} min.\n"
-    write_text(args.out / "chaos.md", page)
+    write_text(out / "chaos.md", page)
     print(page)
     return int(any(tally.lost or tally.unreadable or tally.different for tally in tallies))
 

@@ -7,27 +7,26 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.determinism.grid import GRIDS, QUICK, run_grid
-from experiments.harness import describe_machine, machine_line, markdown_table, write_text
-
-RESULTS = Path(__file__).parent / "results"
+from experiments.determinism.grid import GRIDS, SMOKE, run_grid
+from experiments.harness import describe_machine, machine_line, markdown_table, results_folder, write_text
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the grids, and write json and page; 1 where two runs of a grid differ."""
     parser = argparse.ArgumentParser(prog="python -m experiments.determinism", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a toy size, to see whether it runs")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results (default: results/ here)")
+    parser.add_argument("--smoke", action="store_true", help="a toy size, to see whether it runs; into outputs/smoke/")
+    parser.add_argument("--out", type=Path, help="folder for the results (default: results/ here)")
     args = parser.parse_args(argv)
+    out = results_folder("determinism", args.out, smoke=args.smoke)
     rows = []
     with tempfile.TemporaryDirectory(prefix="determinism_") as folder:
-        for grid in QUICK if args.quick else GRIDS:
+        for grid in SMOKE if args.smoke else GRIDS:
             print(f"{grid.name}: running", file=sys.stderr, flush=True)
             rows.append(run_grid(grid, Path(folder) / grid.name))
     results = {"machine": describe_machine(), "rows": rows}
-    write_text(args.out / "determinism.json", json.dumps(results, indent=1) + "\n")
+    write_text(out / "determinism.json", json.dumps(results, indent=1) + "\n")
     page = render(results)
-    write_text(args.out / "determinism.md", page)
+    write_text(out / "determinism.md", page)
     print(page)
     return 0 if all(row["datasets"] == row["attempt_lists"] == 1 for row in rows) else 1
 

@@ -40,7 +40,7 @@ GRIDS = (
         ("env.num_envs=1,4", "recorder=sync,async,sharded"),
     ),
 )
-QUICK = (Grid("kinematic", ("env=kinematic", "num_demos=2"), ("env.num_envs=1,2", "recorder=async,none")),)
+SMOKE = (Grid("kinematic", ("env=kinematic", "num_demos=2"), ("env.num_envs=1,2", "recorder=async,none")),)
 
 
 def run_grid(grid: Grid, folder: Path) -> dict[str, Any]:

@@ -15,8 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from experiments.generation_success.cells import CELLS, SKILLGEN_CELLS, Cell, read_attempts, summarize
-from experiments.generation_success.plot import RESULTS, draw, label
-from experiments.harness import ROOT, compose, machine_line, markdown_table, read_json, source_hash, write_text
+from experiments.generation_success.plot import draw, label
+from experiments.harness import (
+    ROOT,
+    compose,
+    machine_line,
+    markdown_table,
+    read_json,
+    results_folder,
+    source_hash,
+    write_text,
+)
 
 RUNS = ROOT / "outputs" / "generation_success"
 _ALL = (*CELLS, *SKILLGEN_CELLS)
@@ -29,22 +38,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         "cell", nargs="*", help=f"cells to run: {', '.join(c.name for c in _ALL)} (default: those without skillgen)"
     )
     parser.add_argument("--attempts", type=int, help="attempts per cell (default: the 500 of the experiment's config)")
+    parser.add_argument("--smoke", action="store_true", help="a toy size, to see whether it runs; into outputs/smoke/")
     parser.add_argument("--fresh", action="store_true", help="run every cell again")
     parser.add_argument("--report", action="store_true", help="run nothing: only write the table")
-    parser.add_argument("--runs", type=Path, default=RUNS, help="folder for the runs (default: outputs/...)")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results (default: results/)")
+    parser.add_argument("--runs", type=Path, help="folder for the runs (default: in outputs/)")
+    parser.add_argument("--out", type=Path, help="folder for the results (default: results/ here)")
     args = parser.parse_args(argv)
     if unknown := set(args.cell) - {cell.name for cell in _ALL}:
         parser.error(f"unknown cell {', '.join(sorted(unknown))}; choose from {', '.join(c.name for c in _ALL)}")
-    budget = () if args.attempts is None else (f"num_demos={args.attempts}", f"max_attempts={args.attempts}")
-    by_default = {cell.name for cell in CELLS}
+    attempts = args.attempts or (4 if args.smoke else None)
+    budget = () if attempts is None else (f"num_demos={attempts}", f"max_attempts={attempts}")
+    out = results_folder("generation_success", args.out, smoke=args.smoke)
+    runs = args.runs or (out / "runs" if args.smoke else RUNS)
+    by_default = {cell.name for cell in (CELLS[:1] if args.smoke else CELLS)}
     wanted = [cell for cell in _ALL if not args.report and cell.name in (args.cell or by_default)]
     for cell in wanted:
-        if args.fresh or not is_complete(cell, args.runs / cell.name, budget):
-            run(cell, args.runs / cell.name, budget)
-    rows = write_results(args.runs, args.out)
+        if args.fresh or not is_complete(cell, runs / cell.name, budget):
+            run(cell, runs / cell.name, budget)
+    rows = write_results(runs, out)
     if not rows:
-        parser.error(f"no complete run below {args.runs}")
+        parser.error(f"no complete run below {runs}")
     print(table(rows))
     return 0
 

@@ -1,7 +1,6 @@
 """The cells of the experiment (a task in a variant) and what their `attempts.jsonl` say."""
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,8 +8,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-Z_95 = 1.959963984540054
-"""97.5 % quantile of the standard normal distribution."""
+from mimicpipe.report.interval import wilson
 
 
 @dataclass(frozen=True)
@@ -60,17 +58,6 @@ CELLS = (
 )
 SKILLGEN_CELLS = tuple(Cell(task, "D2", rate, rate, "skillgen") for task, rate in _SKILLGEN.items())
 """Run when they are named; planning makes them slow."""
-
-
-def wilson(successes: int, trials: int, z: float = Z_95) -> tuple[float, float]:
-    """Score interval of a proportion (Wilson, JASA 22, 1927): right near 0 and 1, where the normal interval is not."""
-    if not 0 <= successes <= trials or trials == 0:
-        raise ValueError(f"{successes} successes of {trials} trials")
-    p, z2 = successes / trials, z * z
-    center = (p + z2 / (2 * trials)) / (1 + z2 / trials)
-    half = z / (1 + z2 / trials) * math.sqrt(p * (1 - p) / trials + z2 / (4 * trials * trials))
-    # Exactly the rate at the ends, where rounding would leave it outside.
-    return (0.0 if successes == 0 else center - half), (1.0 if successes == trials else center + half)
 
 
 def read_attempts(folder: Path) -> list[dict[str, Any]]:

@@ -2,16 +2,14 @@
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.harness import ROOT, describe_machine, measure_section, write_text
+from experiments.harness import describe_machine, measure_section, results_folder, write_text
 from experiments.recorder import cells
 from experiments.recorder.report import draw, render
 
-RESULTS = Path(__file__).parent / "results"
 FULL: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "state": lambda: cells.state(1000, 30, 3),
     "video": lambda: cells.video(24, 3),
@@ -20,7 +18,7 @@ FULL: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "short": lambda: cells.short(10_000),
     "sweep": lambda: cells.sweep((1, 4, 16, 64), (1, 4, 16, 64, 256), 64),
 }
-QUICK: dict[str, Callable[[], list[dict[str, Any]]]] = {
+SMOKE: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "state": lambda: cells.state(6, 2, 1),
     "video": lambda: cells.video(3, 1),
     "pipeline": lambda: cells.pipeline(2, 2),
@@ -34,14 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure the sections asked for, and write table and figure; those of other sections stay as they are."""
     parser = argparse.ArgumentParser(prog="python -m experiments.recorder", description="Measure the recorders.")
     parser.add_argument("section", nargs="*", help=f"what to measure: {', '.join(FULL)} (default: all)")
-    parser.add_argument("--quick", action="store_true", help="a toy size, into outputs/: no figures to quote")
-    parser.add_argument("--out", type=Path, help="folder for the results (default: results/ beside this file)")
+    parser.add_argument("--smoke", action="store_true", help="a toy size, to see whether it runs; into outputs/smoke/")
+    parser.add_argument("--out", type=Path, help="folder for the results (default: results/ here)")
     args = parser.parse_args(argv)
     if unknown := [name for name in args.section if name not in FULL]:
         parser.error(f"unknown section {', '.join(unknown)}; choose from {', '.join(FULL)}")
-    measures = QUICK if args.quick else FULL
-    folder = ROOT / "outputs" / "recorder" / time.strftime("%Y-%m-%d_%H-%M-%S")
-    out = args.out or (folder if args.quick else RESULTS)
+    measures = SMOKE if args.smoke else FULL
+    out = results_folder("recorder", args.out, smoke=args.smoke)
     description = describe_machine()  # before the first result makes the work tree differ from the commit
     for section in args.section or FULL:
         results = measure_section(section, measures[section], out / "recorder.json", description)

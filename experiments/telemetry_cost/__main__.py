@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.harness import describe_machine, machine_line, markdown_table, write_text
+from experiments.harness import describe_machine, machine_line, markdown_table, results_folder, write_text
 from experiments.telemetry_cost.measure import CASES, Case, measure
 
 RESULTS = Path(__file__).parent / "results"
@@ -17,15 +17,16 @@ RESULTS = Path(__file__).parent / "results"
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, and write json and page."""
     parser = argparse.ArgumentParser(prog="python -m experiments.telemetry_cost", description="Cost of telemetry.")
-    parser.add_argument("--quick", action="store_true", help="a toy size: no figures to quote")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results (default: results/ here)")
+    parser.add_argument("--smoke", action="store_true", help="a toy size, to see whether it runs; into outputs/smoke/")
+    parser.add_argument("--out", type=Path, help="folder for the results (default: results/ here)")
     args = parser.parse_args(argv)
+    out = results_folder("telemetry_cost", args.out, smoke=args.smoke)
     description, load = describe_machine(), round(os.getloadavg()[0], 2)
-    rows = measure((Case("kinematic", 4, 8),), repeats=2) if args.quick else measure(CASES)
+    rows = measure((Case("kinematic", 4, 8),), repeats=2) if args.smoke else measure(CASES)
     results = {"machine": description, "load_average_before": load, "rows": rows}
-    write_text(args.out / "telemetry.json", json.dumps(results, indent=1) + "\n")
+    write_text(out / "telemetry.json", json.dumps(results, indent=1) + "\n")
     page = render(results)
-    write_text(args.out / "telemetry.md", page)
+    write_text(out / "telemetry.md", page)
     print(page)
     return 0
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.harness import ROOT, describe_machine, measure_section, write_text
+from experiments.harness import ROOT, describe_machine, measure_section, results_folder, write_text
 from experiments.throughput import orchestration, peer, physics, sweep
 from experiments.throughput.peer_loop import INSTALL, is_installed
-from experiments.throughput.plot import RESULTS, draw
+from experiments.throughput.plot import draw
 from experiments.throughput.report import render
 
 SECTIONS = ("orchestration", "physics", "sweep", "peer")
@@ -22,15 +22,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure the sections asked for, and write tables and figures; those of other sections stay as they are."""
     parser = argparse.ArgumentParser(prog="python -m experiments.throughput", description="Measure throughput.")
     parser.add_argument("section", nargs="*", help=f"what to measure: {', '.join(SECTIONS)} (default: all)")
-    parser.add_argument("--quick", action="store_true", help="a toy size, into outputs/: no figures to quote")
-    parser.add_argument("--out", type=Path, help="folder for the results (default: results/ beside this file)")
+    parser.add_argument("--smoke", action="store_true", help="a toy size, to see whether it runs; into outputs/smoke/")
+    parser.add_argument("--out", type=Path, help="folder for the results (default: results/ here)")
     args = parser.parse_args(argv)
     if unknown := [name for name in args.section if name not in SECTIONS]:
         parser.error(f"unknown section {', '.join(unknown)}; choose from {', '.join(SECTIONS)}")
     if "peer" in args.section and not is_installed():
         parser.exit(1, f"peer: {INSTALL}\n")
-    measures = quick() if args.quick else full()
-    out = args.out or (_new_folder() / "results" if args.quick else RESULTS)
+    measures = smoke() if args.smoke else full()
+    out = results_folder("throughput", args.out, smoke=args.smoke)
     description = describe_machine()  # before the first result makes the work tree differ from the commit
     for section in args.section or SECTIONS:
         if section == "peer" and not is_installed():
@@ -50,7 +50,7 @@ def full() -> dict[str, Callable[[], list[dict[str, Any]]]]:
     }
 
 
-def quick() -> dict[str, Callable[[], list[dict[str, Any]]]]:
+def smoke() -> dict[str, Callable[[], list[dict[str, Any]]]]:
     """The same at a toy size."""
     cases_a = (orchestration.Case(1, 3), orchestration.Case(64, 64))
     cases_b = (physics.Case(1, 2), physics.Case(16, 16))

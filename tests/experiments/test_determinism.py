@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(180)
 
 
 def test_a_grid_agrees_and_its_page_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert entry.main(["--quick", "--out", str(tmp_path)]) == 0
+    assert entry.main(["--smoke", "--out", str(tmp_path)]) == 0
     (row,) = json.loads((tmp_path / "determinism.json").read_text())["rows"]
     assert (row["runs"], row["recorded"], row["datasets"], row["attempt_lists"]) == (4, 2, 1, 1)
     assert row["digest"] in capsys.readouterr().out

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.generation_success import __main__ as cli
-from experiments.generation_success.cells import CELLS, read_attempts, summarize, wilson
+from experiments.generation_success.cells import CELLS, read_attempts, summarize
 from experiments.generation_success.plot import RESULTS
 from experiments.harness import compose, read_json
+from mimicpipe.report.interval import wilson
 
 CELL = CELLS[0]
 

@@ -32,8 +32,8 @@ def test_memory_is_measured_in_a_process_of_its_own():
 
 
 def test_sections_are_kept_apart(tmp_path, capsys):
-    assert cli.main(["short", "--quick", "--out", str(tmp_path)]) == 0
-    assert cli.main(["state", "--quick", "--out", str(tmp_path)]) == 0
+    assert cli.main(["short", "--smoke", "--out", str(tmp_path)]) == 0
+    assert cli.main(["state", "--smoke", "--out", str(tmp_path)]) == 0
     results = json.loads((tmp_path / "recorder.json").read_text())
     assert set(results) == {"short", "state"}
     assert results["short"]["rows"][0]["episodes"] == 100

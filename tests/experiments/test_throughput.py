@@ -77,7 +77,7 @@ def test_a_sweep_is_collected_from_its_jobs(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_everything_at_a_toy_size(tmp_path):
-    assert cli.main(["--quick", f"--out={tmp_path}"]) == 0
+    assert cli.main(["--smoke", f"--out={tmp_path}"]) == 0
     results = harness.read_json(tmp_path / "throughput.json")
     assert (tmp_path / "throughput.md").read_text() == report.render(results)
     assert {path.stem for path in tmp_path.glob("*.png")} - {"peer"} == {"orchestration", "physics", "sweep"}

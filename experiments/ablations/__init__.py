@@ -1,0 +1,1 @@
+"""What each choice of MimicGen's method is worth: see README.md."""
