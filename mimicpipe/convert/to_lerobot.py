@@ -14,7 +14,7 @@ import h5py
 from mimicpipe.convert.hdf5_demos import Plan, feature_for, read_episode
 from mimicpipe.convert.hdf5_head import Head, frame_rate, read_head
 from mimicpipe.convert.hdf5_scan import Scan, scan
-from mimicpipe.convert.interrupted import staged_before
+from mimicpipe.convert.interrupted import completed_before, staged_before
 from mimicpipe.convert.options import Converted, Options
 from mimicpipe.convert.quaternions import order_of
 from mimicpipe.errors import ConfigError, SourceDemoError
@@ -60,7 +60,12 @@ def to_lerobot(source: Path, target: Path, options: Options, say: Callable[[str]
         if not scanned.names:
             raise _nothing_left(source, result)
         plan = _plan(scanned, head, options, result)
-        recorder = _recorder(plan, head, options, source, target, result)
+        run_info = {**head.run_info, CONVERSION: _conversion(plan, head, options, source)}
+        if (done := completed_before(target, run_info)) is not None:
+            result.episodes, result.frames = done
+            result.resumed = result.episodes
+            return result
+        recorder = _recorder(plan, head, options, run_info, result)
         try:
             for episode in _episodes(data, scanned.names, places, plan, faults, source, options.max_demos):
                 result.episodes, result.frames = result.episodes + 1, result.frames + episode.length
@@ -146,14 +151,15 @@ def _plan(scanned: Scan, head: Head, options: Options, result: Converted) -> Pla
 
 
 def _recorder(
-    plan: Plan, head: Head, options: Options, source: Path, target: Path, result: Converted
+    plan: Plan, head: Head, options: Options, run_info: Mapping[str, Any], result: Converted
 ) -> AsyncLeRobotRecorder:
     fps, fps_source = frame_rate(head, options)
     result.notes.append(f"{fps} frames a second, as {fps_source} says")
-    run_info = {**head.run_info, CONVERSION: _conversion(plan, head, options, source)}
-    result.resumed = staged_before(target, run_info, options.overwrite)
+    if result.path.exists() and not options.overwrite:
+        raise ConfigError(f"{result.path}: exists; choose another folder, or replace the dataset with --overwrite")
+    result.resumed = staged_before(result.path, run_info, options.overwrite)
     return AsyncLeRobotRecorder(
-        target,
+        result.path,
         options.repo_id or "local/converted",
         fps,
         plan.features,
