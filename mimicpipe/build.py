@@ -60,6 +60,7 @@ def build_component(config: RunConfig, group: str, without: tuple[str, ...] = ()
     if not is_allowed(module, config.allowed_targets):
         raise ConfigError(f"{group}._target_={target}: is from {module}, which is not in allowed_targets")
     parameters, takes_all = parameters_of(maker.func)
+    shared = {name: value for name, value in shared.items() if name not in maker.keywords}  # the node's own come first
     wanted = {name: value for name, value in shared.items() if takes_all or name in parameters}
     unknown = [] if takes_all else [key for key in maker.keywords if key not in parameters]
     if unknown:
@@ -150,6 +151,7 @@ def build_pool(config: RunConfig, env: MimicEnv, subtasks: Subtasks) -> DataGenI
     Raises:
         SourceDemoError: a demo cannot be used (pool.on_error=raise), or none can.
     """
+    subtasks = subtasks or (env.task_settings.subtasks if env.task_settings is not None else subtasks)
     paths = [str(path) for path in source_demo_paths(config)]
     where = {"path": paths[0] if len(paths) == 1 else paths} if paths else {}
     source = build_component(config, "pool", tuple(where), env=env, subtask_configs=subtasks, **where)
@@ -169,6 +171,7 @@ def build_generator(config: RunConfig, env: MimicEnv, pool: DataGenInfoPool) -> 
         ConfigError: as `build_component`; or the planner cannot serve this env.
     """
     target = config.generator["_target_"]
+    settings = env.task_settings if not config.task["subtasks"] else None
     _require_importable("generator", target)
     takes_planner = "planner" in parameters_of(get_object(target))[0]
     return build_component(
@@ -179,8 +182,10 @@ def build_generator(config: RunConfig, env: MimicEnv, pool: DataGenInfoPool) -> 
         **({"planner": build_component(config, "planner", env=env)} if takes_planner else {}),
         src_demo_datagen_info_pool=pool,
         subtask_configs=pool.subtask_configs,
-        datagen_cfg=DataGenConfig(**config.task["datagen"]),
-        task_constraint_configs=parse_constraints(config.task["constraints"]),
+        datagen_cfg=DataGenConfig(**config.task["datagen"]) if settings is None else settings.datagen,
+        task_constraint_configs=(
+            parse_constraints(config.task["constraints"]) if settings is None else settings.constraints
+        ),
     )
 
 

@@ -17,6 +17,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from mimicpipe.errors import ConfigError
 from mimicpipe.generator_config import GENERATOR_SCHEMAS, ConstraintConfig, GeneratorConfig, check_generator
+from mimicpipe.isaaclab_config import ISAACLAB_ENV, ISAACLAB_TASK, check_isaaclab, check_isaaclab_task
 from mimicpipe.planner_config import PLANNER_SCHEMAS, PlannerConfig, check_planner
 from mimicpipe.pool_config import POOL_SCHEMAS, PoolConfig, check_pool
 from mimicpipe.schema import at_least, conform, first_line, show, suggest, value_at, within
@@ -112,6 +113,19 @@ class MujocoWarpEnvConfig(EnvConfig):
     image_size: list[int] = field(default_factory=lambda: [128, 128], metadata={"length": 2, "min": 1})
     control: Control = Control["ik_rel"]
     max_contacts: int = at_least(1, 64)
+
+
+@dataclass
+class IsaacLabEnvConfig(EnvConfig):
+    """`env=isaaclab`."""
+
+    task: str = MISSING
+    presets: list[str] = field(default_factory=list)
+    overrides: dict[str, Any] = field(default_factory=dict)
+    configure: Any = field(default=None, metadata={"words": "null, or a mapping with _target_ and _partial_"})
+    env_spacing: float | None = at_least(0, None)
+    cpu_graph: bool = True
+    description: str | None = None
 
 
 @dataclass
@@ -249,6 +263,8 @@ SCHEMAS: dict[str | None, type] = {
     "mimicpipe.envs.mujoco.env.MujocoEnv": MujocoEnvConfig,
     MUJOCO_WARP_ENV: MujocoWarpEnvConfig,
     KINEMATIC_ENV: KinematicEnvConfig,
+    ISAACLAB_ENV: IsaacLabEnvConfig,
+    ISAACLAB_TASK: TaskConfig,
     **GENERATOR_SCHEMAS,
     **PLANNER_SCHEMAS,
     **POOL_SCHEMAS,
@@ -289,6 +305,7 @@ def check(cfg: DictConfig) -> RunConfig:
     for group in GROUPS:  # before values are resolved, which may come from a group that is missing
         if OmegaConf.is_missing(cfg, group) or cfg.get(group) is None:
             raise ConfigError(f"{group}=null: group {group} is required; choose it with {group}=<option>")
+    check_isaaclab_task(cfg.task.get("_target_"), cfg.env.get("_target_"))  # too: the task's name is env.task
     plain = _resolved(cfg)
     allowed = plain.get("allowed_targets")
     for group, base in GROUPS.items():
@@ -306,6 +323,7 @@ def check(cfg: DictConfig) -> RunConfig:
         raise ConfigError(f"env.cameras={show(run['env']['cameras'])}: env=kinematic cannot render; use env=mujoco")
     if run["env"]["_target_"] == KINEMATIC_ENV and run["task"]["needs_contact"]:
         raise ConfigError(f"env=kinematic: has no contact, which task={run['task']['name']} needs; use env=mujoco")
+    check_isaaclab(run, is_allowed)
     check_planner(run)
     check_pool(run)
     run["dataset"] = DatasetConfig(**run["dataset"])

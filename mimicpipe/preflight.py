@@ -7,8 +7,10 @@ from pathlib import Path
 
 from mimicpipe.config import MUJOCO_WARP_ENV, RunConfig
 from mimicpipe.datagen.constraints import check_constraints, parse_constraints
+from mimicpipe.envs.isaaclab import extra as isaaclab
 from mimicpipe.envs.mujoco_warp import extra
 from mimicpipe.errors import ConfigError
+from mimicpipe.isaaclab_config import ISAACLAB_ENV
 from mimicpipe.recorders.staging import check_repo_id, check_root, check_writable
 
 NULL_RECORDER = "mimicpipe.recorders.none.NullRecorder"
@@ -29,6 +31,8 @@ def check_machine(config: RunConfig) -> None:
     check_constraints(parse_constraints(config.task["constraints"]), refs)
     if config.env["_target_"] == MUJOCO_WARP_ENV:
         extra.check_installed()
+    if config.env["_target_"] == ISAACLAB_ENV:
+        isaaclab.check_installed()
     _check_device(config.env["device"])
     for path in source_demo_paths(config):
         if not path.exists():

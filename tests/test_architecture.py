@@ -10,7 +10,18 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mimicpipe"
 
 LAYERS = (
-    {"errors", "compiled", "rng", "poses", "schema", "generator_config", "planner_config", "pool_config", "config"},
+    {
+        "errors",
+        "compiled",
+        "rng",
+        "poses",
+        "schema",
+        "generator_config",
+        "planner_config",
+        "pool_config",
+        "isaaclab_config",
+        "config",
+    },
     {"pipeline"},
     {"datagen"},
     {"recorders", "pools", "envs", "planners"},

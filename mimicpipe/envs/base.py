@@ -16,6 +16,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from mimicpipe.datagen.constraints import SubTaskConstraintConfig
+from mimicpipe.datagen.subtask import DataGenConfig, SubTaskConfig
 from mimicpipe.rng import Seeds
 
 
@@ -30,6 +32,16 @@ class Feature:
     """Shape of one frame's value; (H, W, 3) for a camera, (H, W, 1) for depth, (L,) for text of at most L bytes."""
     names: tuple[str, ...] | None = None
     """One name per element of the (first) axis."""
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """How demos of a task are generated, where the env itself says so."""
+
+    subtasks: dict[str, list[SubTaskConfig]]
+    """{eef: its subtasks in order}."""
+    constraints: list[SubTaskConstraintConfig]
+    datagen: DataGenConfig
 
 
 class FrameRenderer(Protocol):
@@ -60,9 +72,11 @@ class MimicEnv(ABC):
         observation_features: feature of every key of `observe()`; low-dimensional ones are float32.
         action_feature: feature of `action`.
         steps_in_background: whether Python work is worth doing between `start_step` and the end of the step.
+        task_settings: what a run goes by whose `task` names no subtasks; None, as here, where `task` says it all.
     """
 
     steps_in_background: bool = False
+    task_settings: TaskSettings | None = None
     num_envs: int
     device: torch.device
     fps: int

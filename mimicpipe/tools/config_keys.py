@@ -63,6 +63,8 @@ def tasks_section(conf: Path, pictures: str) -> str:
     lines = ["| task | variants | object of each subtask | a source demo |", "| --- | --- | --- | --- |"]
     for file in sorted((conf / "task").glob("*.yaml")):
         node = _load(file)
+        if not node["subtasks"]:  # the env has them
+            continue
         arms = len(node["subtasks"]) > 1
         steps = [
             f"{f'{eef}: ' if arms else ''}{', '.join(subtask['object_ref'] or '(none)' for subtask in subtasks)}"
