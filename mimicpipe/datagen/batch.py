@@ -15,6 +15,7 @@ from mimicpipe.datagen.pool import DataGenInfoPool
 from mimicpipe.datagen.rigid import Floats
 from mimicpipe.datagen.sim import MimicSim
 from mimicpipe.datagen.subtask import DataGenConfig
+from mimicpipe.pipeline.transfer import Download
 
 Ints = npt.NDArray[np.int64]
 
@@ -106,12 +107,18 @@ class World:
     """What the batch's rows look at: where things are in their slots, each pose read from the env once, if at all."""
 
     def __init__(
-        self, env: MimicSim, env_ids: Tensor, object_names: Sequence[str], requests: Sequence[Numbered] = ()
+        self,
+        env: MimicSim,
+        env_ids: Tensor,
+        object_names: Sequence[str],
+        requests: Sequence[Numbered] = (),
+        download: Download = Tensor.cpu,
     ) -> None:
         self._env = env
         self._ids = env_ids
         self._object_names = object_names
         self._requests = requests
+        self._download = download
         self._objects: Floats | None = None
         self._eefs: dict[str, Floats] = {}
 
@@ -129,11 +136,11 @@ class World:
         if self._objects is None:
             current = self._env.get_object_poses(self._ids)
             chosen = [current[name] for name in self._object_names]
-            self._objects = rigid.from_tensor(torch.cat(chosen) if len(chosen) > 1 else chosen[0])
+            self._objects = rigid.from_tensor(self._download(torch.cat(chosen) if len(chosen) > 1 else chosen[0]))
         return self._objects.take(objects * count + rows, axis=2)
 
     def eef_poses(self, eef: str, rows: Ints) -> Floats:
         """(3, 4, M) pose of an eef in each row."""
         if eef not in self._eefs:
-            self._eefs[eef] = rigid.from_tensor(self._env.get_robot_eef_pose(eef, self._ids))
+            self._eefs[eef] = rigid.from_tensor(self._download(self._env.get_robot_eef_pose(eef, self._ids)))
         return self._eefs[eef].take(rows, axis=2)

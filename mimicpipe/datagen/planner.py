@@ -31,6 +31,7 @@ from mimicpipe.datagen.subtask import DataGenConfig, check_datagen_config
 from mimicpipe.datagen.timing import GOES_ON
 from mimicpipe.errors import RequestError
 from mimicpipe.pipeline.protocol import EefPlans, PlanBatch, PlanFailedError
+from mimicpipe.pipeline.transfer import downloader, uploader
 
 _NO_POSES = np.zeros((3, 4, 0))
 _NEVER = np.iinfo(np.int64).max
@@ -78,7 +79,8 @@ class SubtaskPlanner:
         self._env = env
         self._pool = pool
         self._config = config
-        self._device = torch.device(env.device)
+        device = torch.device(env.device)
+        self._upload, self._download = uploader(device), downloader(device)
         self._specs = [eef_spec(pool, config, index) for index in range(len(pool.eef_names))]
         self._last = np.asarray([spec.last for spec in self._specs], dtype=np.int64)
         self._noisy = any(spec.noise.any() for spec in self._specs)
@@ -125,7 +127,7 @@ class SubtaskPlanner:
         been played and `settle_steps` after them. An exception of a selection strategy is raised in the coroutines
         that it was called for.
         """
-        slots = env_ids.cpu().numpy()
+        slots = self._download(env_ids).numpy()
         seeds = np.asarray([request.seed for request in requests], dtype=np.int64)
         visible = np.asarray([request.visible for request in requests], dtype=np.int64)
         idle = [GOES_ON] * len(self._specs)
@@ -135,7 +137,7 @@ class SubtaskPlanner:
         for row, request in enumerate(requests):
             if request.visible <= 0:
                 errors[row] = PlanFailedError("the pool has no source demo yet")
-        world = World(self._env, env_ids, self._pool.object_names, requests)
+        world = World(self._env, env_ids, self._pool.object_names, requests, self._download)
         coordinator, plans = self._coordinator, dict[str, EefPlans]()
         for spec in self._specs:
             wants = wanted[:, spec.index] != GOES_ON
@@ -260,8 +262,8 @@ class SubtaskPlanner:
         return steps, lengths, waypoints
 
     def _on_device(self, rows: Ints, lengths: Ints, waypoints: npt.NDArray[np.float32]) -> EefPlans:
-        on_device = [torch.from_numpy(array).to(self._device) for array in (rows, lengths, waypoints)]
-        return EefPlans(*on_device, has_noise=self._noisy)
+        on_host = torch.from_numpy(rows), torch.from_numpy(lengths)
+        return EefPlans(*on_host, self._upload(waypoints), has_noise=self._noisy)
 
     def _stitch(
         self, spec: EefSpec, batch: Rows, table: Ints, object_now: Floats, eef_now: Floats, longest: int,

@@ -59,7 +59,7 @@ class EnvLoop:
         self.manual = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
         self.num_manual = 0
         self.has_cameras = False
-        self.in_flight: Tensor | None = None
+        self.in_flight: Ints | None = None
         self.moved: Tensor | None = None
 
     # ---- requests
@@ -71,13 +71,13 @@ class EnvLoop:
         asked = run.reset_queue.drain()
         slots = [slot for slot, _ in asked]
         on_host = np.asarray(slots, dtype=np.int64)
-        ids = torch.from_numpy(on_host).to(env.device)
+        ids = run.upload(on_host)
         seeds = np.asarray([_seed(run, slot) for slot in slots], dtype=np.int64)
         with run.clock.stage("reset"):
             env.reset(ids, seeds)
             if given := [(slot, state) for slot, state in asked if state is not None]:
                 states = torch.stack([state for _, state in given])
-                env.set_state(states.to(env.device), torch.tensor([slot for slot, _ in given], device=env.device))
+                env.set_state(states.to(env.device), run.upload(np.asarray([slot for slot, _ in given])))
             run.hold.index_fill_(0, ids, 0)
             run.ever.index_fill_(0, ids, 0)
             run.status_stale = True
@@ -138,8 +138,8 @@ class EnvLoop:
 
     def _load_actions(self, slots: Sequence[int], actions: Tensor, then: Sequence[Any] | None = None) -> None:
         """Slots (K,) execute actions (K, A) in their next step, after which the requests `then` are served."""
-        finite = torch.isfinite(actions).all(dim=1).tolist()
-        ids = torch.tensor(slots, dtype=torch.int64, device=actions.device)
+        finite = self.run.download(torch.isfinite(actions).all(dim=1)).tolist()
+        ids = self.run.upload(np.asarray(slots, dtype=np.int64))
         self.actions.index_copy_(0, ids, actions)
         self.manual.index_fill_(0, ids, value=True)
         faults = {row: "is not finite" for row, ok in enumerate(finite) if not ok}
@@ -153,11 +153,12 @@ class EnvLoop:
 
     def _plan(self, planner: Planner, slots: list[int], requests: list[Any]) -> None:
         run = self.run
-        ids = torch.tensor(slots, dtype=torch.int64, device=run.env.device)
+        on_host = np.asarray(slots, dtype=np.int64)
+        ids = run.upload(on_host)
         batch = planner.plan_batch(ids, requests)
         for eef, plans in batch.eefs.items():
             if plans.rows.numel():
-                run.playheads.load(eef, ids.index_select(0, plans.rows), plans)
+                run.playheads.load(eef, on_host[plans.rows.cpu().numpy()], plans)
         for row, error in batch.errors.items():
             run.action_queue.task_done(slots[row], error)
         steps: Ints = batch.steps.cpu().numpy()
@@ -217,14 +218,14 @@ class EnvLoop:
         try:
             self._record(ids, active, actions)
             self._judge()
-            self.in_flight = active
+            self.in_flight = slots
             run.counters.batch_steps += 1
             run.counters.env_steps += active.shape[0]
             yield
         finally:
             with run.clock.stage("step"):
                 end()
-            self.moved, self.in_flight = self.in_flight, None
+            self.moved, self.in_flight = active, None
 
     def _record(self, ids: Tensor | None, active: Tensor, actions: Tensor) -> None:
         run = self.run
@@ -281,7 +282,7 @@ class EnvLoop:
             return
         run = self.run
         self._judge()
-        finite = run.env.finite(torch.from_numpy(resting).to(run.env.device)).tolist()
+        finite = run.download(run.env.finite(run.upload(resting))).tolist()
         timed_out = run.ends.take(resting).tolist()
         for slot, is_finite, is_over in zip(resting.tolist(), finite, timed_out, strict=True):
             if not is_finite:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from mimicpipe import rng
 from mimicpipe.pipeline.protocol import SimEnv
+from mimicpipe.pipeline.transfer import uploader
 
 _Ints = npt.NDArray[np.int64]
 
@@ -50,6 +50,7 @@ class Perturbation:
     def __init__(self, env: SimEnv, config: PerturbationConfig) -> None:
         self._env = env
         self._config = config
+        self._upload = uploader(env.device)
         self._numbers = len(env.eef_names) * env.noise_dim
         self._stride = _DECISIONS + (self._numbers + 1) // 2
 
@@ -83,10 +84,9 @@ class Perturbation:
         if not len(rows):
             return actions
         env, width = self._env, self._env.noise_dim
-        at = torch.from_numpy(rows).to(actions.device)
-        ids = torch.from_numpy(slots[rows]).to(actions.device)
+        at, ids = self._upload(rows), self._upload(slots[rows])
         wanted = actions.index_select(0, at)
-        added = torch.from_numpy(noise).to(actions.device)
+        added = self._upload(noise)
         disturbed = env.target_eef_pose_to_action(
             env.action_to_target_eef_pose(wanted, ids),
             env.actions_to_gripper_actions(wanted),

@@ -14,6 +14,7 @@ from torch import Tensor
 from mimicpipe.compiled import compiled
 from mimicpipe.pipeline.ends import Ints
 from mimicpipe.pipeline.protocol import EefPlans, Plan
+from mimicpipe.pipeline.transfer import uploader
 
 _INITIAL_STEPS = 64
 
@@ -50,6 +51,7 @@ class Playheads:
         self._split = (16, gripper_dim, noise_dim)
         self._width = sum(self._split)
         self._device = device
+        self._upload = uploader(device)
         self._has_noise = False
         self._rows = {
             eef: torch.zeros(num_envs, _INITIAL_STEPS, self._width, dtype=torch.float32, device=device)
@@ -60,20 +62,18 @@ class Playheads:
         self._cursor = {eef: first.copy() for eef in eef_names}
         self._last = {eef: first.copy() for eef in eef_names}
 
-    def load(self, eef: str, slots: Tensor, plans: EefPlans) -> None:
+    def load(self, eef: str, slots: Ints, plans: EefPlans) -> None:
         """Put new waypoints in front of slots (M,), one row of `plans` each."""
         steps = plans.waypoints.shape[1]
         self._ensure(eef, steps)
         self._has_noise |= plans.has_noise
-        self._rows[eef][:, :steps].index_copy_(0, slots, plans.waypoints)
-        on_host = slots.cpu().numpy()
-        first = on_host * self._rows[eef].shape[1]
-        self._cursor[eef][on_host] = first
-        self._last[eef][on_host] = first + (plans.lengths.cpu().numpy() - 1)
+        self._rows[eef][:, :steps].index_copy_(0, self._upload(slots), plans.waypoints)
+        first = slots * self._rows[eef].shape[1]
+        self._cursor[eef][slots] = first
+        self._last[eef][slots] = first + (plans.lengths.cpu().numpy() - 1)
 
     def load_plan(self, slot: int, plan: Plan) -> int:
         """Put one known plan in front of a slot; returns its steps (the longest eef's)."""
-        slots = torch.tensor([slot], dtype=torch.int64, device=self._device)
         longest = 0
         for eef in self._rows:
             steps = plan.targets[eef].shape[0]
@@ -84,8 +84,8 @@ class Playheads:
             noise = plan.noise.get(eef)
             if noise is not None:
                 rows[..., 16 + self._gripper_dim :] = noise
-            lengths = torch.tensor([steps], device=self._device)
-            self.load(eef, slots, EefPlans(slots, lengths, rows, has_noise=noise is not None))
+            plans = EefPlans(torch.tensor([0]), torch.tensor([steps]), rows, has_noise=noise is not None)
+            self.load(eef, np.asarray([slot], dtype=np.int64), plans)
         return longest
 
     def advance(self, slots: Ints) -> Waypoints:
@@ -95,7 +95,7 @@ class Playheads:
             cursor, last = self._cursor[eef], self._last[eef]
             at = np.empty(len(slots), dtype=np.int64)
             move_on(cursor, last, slots, at)
-            row = rows.view(-1, self._width).index_select(0, torch.from_numpy(at).to(self._device))
+            row = rows.view(-1, self._width).index_select(0, self._upload(at))
             pose, grippers[eef], noise[eef] = row.split(self._split, dim=1)
             targets[eef] = pose.view(-1, 4, 4)
         return Waypoints(targets, grippers, noise if self._has_noise else None)

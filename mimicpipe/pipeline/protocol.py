@@ -107,11 +107,12 @@ class EefPlans:
     """New waypoints for one eef in some of the slots of a batch of requests."""
 
     rows: Tensor
-    """(M,) int64 indices into the batch of requests."""
+    """(M,) int64 indices into the batch of requests; on the host, as they are needed there."""
     lengths: Tensor
-    """(M,) int64 valid steps of each row; after its last waypoint an eef holds that waypoint."""
+    """(M,) int64 valid steps of each row, on the host; after its last waypoint an eef holds that waypoint."""
     waypoints: Tensor
-    """(M, L, 16 + G + P): target pose, row by row, gripper action and action noise; padded behind `lengths`."""
+    """(M, L, 16 + G + P): target pose, row by row, gripper action and action noise; padded behind `lengths`.
+    On the env's device."""
     has_noise: bool
     """Whether any of the noise is not zero."""
 
@@ -133,6 +134,8 @@ class PlanBatch:
     """Row -> exception raised in the coroutine that asked; such a row plays nothing."""
     again: Collection[int] = ()
     """Rows whose request is planned once more after these steps; only then, or later, is the coroutine woken."""
+    actions: Tensor | None = None
+    """(K, A) executed in the next step instead of waypoints; every row then plays that one step. None: waypoints."""
 
 
 class Planner(Protocol):

@@ -7,6 +7,8 @@ features, and a finished episode leaves with one device-to-host copy. Other colu
 import torch
 from torch import Tensor
 
+from mimicpipe.pipeline.transfer import downloader
+
 _INITIAL_STEPS = 64
 _MOST_PACKED = 64
 """Numbers of a column's frame up to which it counts as of low dimension; a pose has 16."""
@@ -28,6 +30,7 @@ class RolloutBuffer:
         self._base = torch.arange(num_envs, dtype=torch.int64, device=device)
         self._layout: dict[str, tuple[int, tuple[int, ...]]] = {}
         self._packed: Tensor | None = None
+        self._download = downloader(device)
         self._other: dict[str, Tensor] = {}
 
     def restart(self, slots: Tensor) -> None:
@@ -80,19 +83,20 @@ class RolloutBuffer:
         assert self._packed is not None
         start, shape = self._layout[name]
         size = torch.Size(shape).numel()
-        return self._packed[slot, :length, start : start + size].reshape(length, *shape).to("cpu", copy=True)
+        values = self._packed[slot, :length, start : start + size].reshape(length, *shape)
+        return self._download(values).clone()
 
     def take(self, slot: int, length: int) -> dict[str, Tensor]:
         """Copy the first `length` frames of a slot to the host: {feature: (length, *shape)}, owning their memory."""
         if self._packed is None or length == 0:
             return {}
-        host = self._packed[slot, :length].cpu()
+        host = self._download(self._packed[slot, :length])
         columns = {}
         for name, (start, shape) in self._layout.items():
             size = torch.Size(shape).numel()
             columns[name] = host[:, start : start + size].reshape(length, *shape).clone()
         for name, column in self._other.items():
-            columns[name] = column[slot, :length].to("cpu", copy=True)
+            columns[name] = self._download(column[slot, :length]).clone()
         return columns
 
 

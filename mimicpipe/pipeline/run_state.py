@@ -24,6 +24,7 @@ from mimicpipe.pipeline.rollout import RolloutBuffer
 from mimicpipe.pipeline.slots import SlotBoard
 from mimicpipe.pipeline.telemetry import Counters, IdleTimingSelector, StageClock
 from mimicpipe.pipeline.trace import EpisodeWatcher, Trace
+from mimicpipe.pipeline.transfer import downloader, uploader
 from mimicpipe.rng import attempt_seeds
 
 _SEED_BLOCK = 1024
@@ -119,6 +120,7 @@ class RunState:
         """How often a slot that was away has come back."""
         self.ends = PlanEnds(n)
         self.initial_state: Tensor | None = None
+        self.upload, self.download = uploader(device), downloader(device)
         self.hold = torch.zeros(n, dtype=torch.int32, device=device)
         self.ever = torch.zeros(n, dtype=torch.bool, device=device)
         self._read_status()
@@ -196,8 +198,8 @@ class RunState:
     def _read_status(self) -> None:
         """Bring the success counters to the host: one small copy for all slots, none on a CPU."""
         self.status_stale = False
-        self._held = self.hold.cpu().numpy()
-        self._ever = self.ever.cpu().numpy()
+        self._held = self.download(self.hold).numpy()
+        self._ever = self.download(self.ever).numpy()
 
     def episode(self, slot: int, outcome: Outcome, metadata: dict[str, Any]) -> Episode | None:
         """Copy the slot's finished episode to the host; None where nobody records it."""
@@ -210,4 +212,4 @@ class RunState:
     def first_state(self, slot: int) -> Tensor:
         """(S,) float64 on the host: the slot's state after its reset; (0,) where nobody wants it."""
         state = self.initial_state
-        return state[slot].cpu().clone() if state is not None else torch.zeros(0, dtype=torch.float64)
+        return self.download(state[slot]).clone() if state is not None else torch.zeros(0, dtype=torch.float64)

@@ -13,6 +13,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from mimicpipe.pipeline.transfer import uploader
+
 current_slot: ContextVar[int | None] = ContextVar("current_slot", default=None)
 """The slot whose coroutine is running; child tasks of a generator inherit it."""
 
@@ -32,6 +34,7 @@ class SlotBoard:
         self._active_ids: tuple[npt.NDArray[np.int64], Tensor] | None = None
         self._sitting_out: list[asyncio.Future[None]] = []
         self._over = False
+        self._upload = uploader(device)
 
     def settle(self, slot: int) -> None:
         """The slot has a request in a queue."""
@@ -103,7 +106,7 @@ class SlotBoard:
 
     def _ids(self, mask: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], Tensor]:
         ids = np.flatnonzero(mask)
-        return ids, torch.from_numpy(ids).to(self.device)
+        return ids, self._upload(ids)
 
     async def next_step(self, slot: int) -> None:
         """Park the slot until the others have stepped, or until there is no other."""
