@@ -53,6 +53,16 @@ def test_attempts_succeed_and_are_the_same_at_every_num_envs(task, least, tmp_pa
     assert all(len(row["source_demos"]) == 2 for row in rows[1] if row["success"])
 
 
+def test_two_arms_play_skills_in_time_with_each_other(tmp_path):
+    more = ("task=bimanual_threading", "task.variant=D1", "recorder=none", "env.num_envs=3", "max_attempts=3")
+    rows = run(tmp_path / "run", *more)
+    assert sum(row["success"] for row in rows) >= 2
+    for row in rows:
+        demos = {(part["eef"], part["subtask"]): part["demo"] for part in row["source_demos"]}
+        assert len(demos) == 4
+        assert demos["left", 1] == demos["right", 1]
+
+
 def test_a_way_that_is_not_there_is_a_failed_plan_that_says_why(tmp_path):
     # In the second scene of this seed the peg stands beyond the arm's reach.
     rows = run(tmp_path / "run", "task=square", "task.variant=D2", "recorder=none", "env.num_envs=2", "max_attempts=2")

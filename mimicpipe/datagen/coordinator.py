@@ -16,7 +16,7 @@ from mimicpipe.datagen.constraints import SubTaskConstraintConfig, check_constra
 from mimicpipe.datagen.pairs import Pairs
 from mimicpipe.datagen.pool import DataGenInfoPool
 from mimicpipe.datagen.rigid import Floats
-from mimicpipe.datagen.subtask import DataGenConfig
+from mimicpipe.datagen.subtask import DataGenConfig, SubtaskConfigs
 from mimicpipe.datagen.timing import Mask, Timing
 from mimicpipe.errors import ConfigError
 
@@ -28,6 +28,26 @@ _INITIAL_STEPS = 64
 _POSE = 12
 _GRIPPER = 16
 """Where a waypoint's pose ends, and where its gripper action begins."""
+
+
+def check_ties(constraints: Sequence[SubTaskConstraintConfig], subtask_configs: SubtaskConfigs) -> None:
+    """Raise ConfigError, with the key, unless every constraint can be met with these subtasks."""
+    check_constraints(constraints, {eef: [c.object_ref for c in configs] for eef, configs in subtask_configs.items()})
+    for number, constraint in enumerate(constraints):
+        for eef, subtask in constraint.eef_subtask_constraint_tuple if constraint.is_coordination else ():
+            if subtask_configs[eef][subtask].num_settle_steps:
+                raise ConfigError(
+                    f"task.subtasks.{eef}[{subtask}].num_settle_steps: must be 0, as the subtask keeps time with "
+                    f"another (task.constraints[{number}])"
+                )
+
+
+def share_demos(timing: Timing, specs: Sequence[EefSpec]) -> None:
+    """Let the subtasks of a pair use one remembered demo of their own."""
+    cell = 1 + max(int(spec.cell.max()) for spec in specs)
+    for number, pair in enumerate(timing.pairs):
+        for eef, subtask in pair.parts:
+            specs[eef].cell[subtask] = cell + number
 
 
 class Coordinator:
@@ -54,36 +74,20 @@ class Coordinator:
         num_envs: int,
         width: int,
     ) -> None:
-        check_constraints(
-            constraints, {eef: [c.object_ref for c in configs] for eef, configs in pool.subtask_configs.items()}
-        )
-        for number, constraint in enumerate(constraints):
-            for eef, subtask in constraint.eef_subtask_constraint_tuple if constraint.is_coordination else ():
-                if pool.subtask_configs[eef][subtask].num_settle_steps:
-                    raise ConfigError(
-                        f"task.subtasks.{eef}[{subtask}].num_settle_steps: must be 0, as the subtask keeps time with "
-                        f"another (task.constraints[{number}])"
-                    )
+        check_ties(constraints, pool.subtask_configs)
         self._pool = pool
         self._specs = specs
         self._grippers = slice(_GRIPPER, _GRIPPER + pool.env.gripper_dim)
         self.timing = Timing(specs, constraints, num_envs)
         self.pairs = Pairs(pool, specs, self.timing, num_envs)
         if config.generation_select_src_per_subtask:
-            self._share_cells()
+            share_demos(self.timing, specs)
         self._script = [np.zeros((num_envs, _INITIAL_STEPS, width), dtype=np.float32) for _ in specs]
         self._last = np.zeros((len(specs), num_envs, width), dtype=np.float32)
         """The last waypoint of the segment before the current one."""
         self._holds = np.zeros((num_envs, len(specs)), dtype=np.bool_)
         self._began = np.zeros((num_envs, len(specs)), dtype=np.bool_)
         """Eefs whose segment was planned in this call."""
-
-    def _share_cells(self) -> None:
-        """Let the subtasks of a pair use one remembered demo of their own."""
-        cell = 1 + max(int(spec.cell.max()) for spec in self._specs)
-        for number, pair in enumerate(self.timing.pairs):
-            for eef, subtask in pair.parts:
-                self._specs[eef].cell[subtask] = cell + number
 
     def forget(self, slots: Ints) -> None:
         """New attempts begin in these slots."""

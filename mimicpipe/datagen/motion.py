@@ -1,6 +1,7 @@
 """What a planner of free motion is asked, and what it answers."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -30,6 +31,9 @@ class MotionRequest:
     """The object that the skill is about, which it may touch."""
     later: tuple[npt.NDArray[np.float32], ...] = ()
     """(L, 4, 4) each: later skills of the same demo, about objects that stand already, which must be possible, too."""
+    others: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+    """{eef: (L, 4, 4) target poses}: what other eefs will do from now on, one a control step; one that is not named
+    stays where it is."""
 
 
 class MotionPlanner(Protocol):

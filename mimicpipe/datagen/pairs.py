@@ -4,6 +4,8 @@ The first of a pair to be planned chooses the demo and fixes the motion, by the 
 """
 
 import math
+from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +48,14 @@ def _disturb(motion: Floats, centre: Floats, shift: Floats, vector: Floats) -> N
             motion[r, 3, m] += centre[r, m] + shift[r, m]
 
 
+class Segments(Protocol):
+    """Where segments begin and end."""
+
+    def of_segments(self, seeds: rng.Seeds, subtask: Ints, demos: Ints, /) -> Ints:
+        """(2, K) start and end of one subtask's segment in one demo for each of K attempts; all arguments (K,)."""
+        ...
+
+
 class Pairs:
     """Shared demos and motions of all slots.
 
@@ -54,10 +64,19 @@ class Pairs:
         specs: the eefs, in the env's order.
         timing: knows which of a pair has begun.
         num_envs: number of slots.
+        segments: {eef: where segments begin and end}; None is the pool's own.
     """
 
-    def __init__(self, pool: DataGenInfoPool, specs: list[EefSpec], timing: Timing, num_envs: int) -> None:
+    def __init__(
+        self,
+        pool: DataGenInfoPool,
+        specs: list[EefSpec],
+        timing: Timing,
+        num_envs: int,
+        segments: Mapping[str, Segments] | None = None,
+    ) -> None:
         self._pool = pool
+        self._segments: Mapping[str, Segments] = pool.boundaries if segments is None else segments
         self._specs = specs
         self._timing = timing
         self._motion = np.zeros((len(timing.pairs), 3, 4, num_envs))
@@ -117,7 +136,7 @@ class Pairs:
         parts = self._timing.pairs[index].parts
         eef, subtask = parts[1 - parts.index(part)]
         number = np.full(len(demo), subtask, dtype=np.int64)
-        begin, end = self._pool.boundaries[self._specs[eef].name].of_segments(batch.seeds, number, demo)
+        begin, end = self._segments[self._specs[eef].name].of_segments(batch.seeds, number, demo)
         self._timing.together[batch.slots, index] = np.minimum(steps, end - begin)
 
     def _first_motion(

@@ -8,7 +8,7 @@ still, and the others go on.
                                                                (planner, off the loop)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,18 +21,23 @@ from mimicpipe import poses, rng
 from mimicpipe.datagen.batch import EefSpec, Rows, World, eef_spec
 from mimicpipe.datagen.choose import DemoChooser
 from mimicpipe.datagen.constraints import SubTaskConstraintConfig
+from mimicpipe.datagen.coordinator import check_ties, share_demos
 from mimicpipe.datagen.motion import MotionPlanner, MotionRequest
 from mimicpipe.datagen.noise import unit_noise
+from mimicpipe.datagen.pairs import Pairs
 from mimicpipe.datagen.pool import DataGenInfoPool
 from mimicpipe.datagen.rigid import Floats
 from mimicpipe.datagen.sim import MimicSim
 from mimicpipe.datagen.skill_segments import SkillSegments
 from mimicpipe.datagen.subtask import DataGenConfig, SubtaskConfigs, check_datagen_config
+from mimicpipe.datagen.timing import GOES_ON, Timing
 from mimicpipe.datagen.waypoint import RequestPort, WaypointTrajectory, subtask_trajectory
 from mimicpipe.errors import ConfigError
 from mimicpipe.pipeline.episode import Attempt
 from mimicpipe.pipeline.protocol import Plan, PlanFailedError
 from mimicpipe.pipeline.run_state import RunState
+
+Singles = npt.NDArray[np.float32]
 
 _OTHERS, _DEMOS = 1 << 40, 1 << 24
 """Positions in stream SELECTION of the order in which demos are tried: _OTHERS + number of the subtask * _DEMOS on."""
@@ -69,7 +74,7 @@ class _Eef:
 
     spec: EefSpec
     next: int = 0
-    """Its next subtask."""
+    """Its next subtask, or how many there are."""
     planned: int = 0
     """Steps planned so far."""
     targets: Tensor = field(default_factory=lambda: torch.empty(0, 4, 4))
@@ -81,15 +86,12 @@ class _Eef:
 
     @property
     def left(self) -> int:
+        """Steps still to be played."""
         return len(self.targets)
 
-    @property
-    def done(self) -> bool:
-        return not self.left and self.next > self.spec.last
-
-    def take(self, steps: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The next steps; where nothing is left, the last target, held without noise."""
-        if not self.left:
+    def take(self, steps: int, *, plays: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """The next steps; where it waits, the last target, held without noise."""
+        if not plays:
             assert self.last_target is not None
             assert self.last_gripper is not None
             held = self.last_target.expand(steps, 4, 4), self.last_gripper.expand(steps, -1)
@@ -103,7 +105,8 @@ class _Eef:
 class SkillGenerator:
     """Generates one attempt in one slot; all slots share it.
 
-    Several eefs follow their own subtasks. A way is planned for one of them at a time, where the others are then.
+    Several eefs follow their own subtasks, and wait for each other as the constraints say. A way is planned for one of
+    them at a time, which keeps clear of what the others have planned already.
 
     Args:
         env: the simulator.
@@ -111,11 +114,11 @@ class SkillGenerator:
         planner: plans the ways between skills; closed with the generator.
         subtask_configs: {eef: its subtasks}; None is the pool's. They must be those the pool was cut with.
         datagen_cfg: how demos are chosen; None is the default.
-        task_constraint_configs: must be empty.
+        task_constraint_configs: which subtasks of several eefs wait for each other or move together.
         demo_tries: demos to try, one after the other, until there is a way to the skill of one of them.
 
     Raises:
-        ConfigError: the task has no start signal, or has constraints.
+        ConfigError: the task has no start signal, or a constraint that cannot be met.
         SourceDemoError: a demo has no such signal, or not where it is needed.
     """
 
@@ -134,8 +137,7 @@ class SkillGenerator:
         check_datagen_config(self.datagen_cfg)
         if subtask_configs is not None and {e: tuple(c) for e, c in subtask_configs.items()} != pool.subtask_configs:
             raise ConfigError("task.subtasks: the pool's demos were cut with other subtasks; give both the same")
-        if task_constraint_configs:
-            raise ConfigError("generator=skillgen: plans each eef's way alone, without task.constraints; use mimicgen")
+        check_ties(task_constraint_configs, pool.subtask_configs)
         if all(c.subtask_start_signal is None for configs in pool.subtask_configs.values() for c in configs):
             raise ConfigError(
                 "generator=skillgen: no subtask of the task has a subtask_start_signal, so there is no way to plan; "
@@ -148,6 +150,11 @@ class SkillGenerator:
         self.demo_tries = demo_tries
         self._specs = [eef_spec(pool, self.datagen_cfg, index) for index in range(len(pool.eef_names))]
         self._segments = {eef: SkillSegments(pool, eef) for eef in pool.eef_names}
+        self._timing = Timing(self._specs, task_constraint_configs, env.num_envs)
+        self._in_pairs = {part for pair in self._timing.pairs for part in pair.parts}
+        self._pairs = Pairs(pool, self._specs, self._timing, env.num_envs, self._segments)
+        if self.datagen_cfg.generation_select_src_per_subtask:
+            share_demos(self._timing, self._specs)
         cells = 1 + max(int(spec.cell.max()) for spec in self._specs)
         self._chooser = DemoChooser(pool, env.num_envs, cells, self._segments)
 
@@ -188,54 +195,79 @@ class SkillGenerator:
             raise PlanFailedError(f"{visible} source demos are wanted, the pool has {there}")
         for segments in self._segments.values():
             segments.update()
-        self._chooser.forget(np.asarray([env_id]))
+        slots, timing = np.asarray([env_id]), self._timing
+        self._chooser.forget(slots)
+        timing.forget(slots)
         await env_reset_queue.put(env_id)
         await env_reset_queue.join()
         ids = torch.tensor([env_id], dtype=torch.int64, device=self.env.device)
         this = _Attempt(env_id, attempt.seed, attempt.index, visible, run, run.options.seed, ids)
         eefs = [_Eef(spec) for spec in self._specs]
         chosen: list[dict[str, Any]] = []
-        while not all(eef.done for eef in eefs):
-            for eef in eefs:
-                if not eef.left and not eef.done:
-                    demo = await self._plan_next(this, eef)
-                    chosen.append({"eef": eef.spec.name, "subtask": eef.next - 1, "demo": demo})
-            await self._play(env_id, env_action_queue, eefs, min(eef.left for eef in eefs if eef.left))
+        while not timing.done(slots)[0]:
+            wanted = timing.wanted(slots)[0].tolist()
+            for eef in [eef for eef in eefs if wanted[eef.spec.index] != GOES_ON]:
+                demo = await self._plan_next(this, eef, eefs)
+                timing.begin(eef.spec.index, slots, np.asarray([len(eef.targets)]))
+                chosen.append({"eef": eef.spec.name, "subtask": eef.next - 1, "demo": pool.demo_names[demo]})
+            if chosen:
+                self._let_wait(this, eefs, pool.demo_names.index(chosen[0]["demo"]))
+            plays = timing.playing(slots)[0].tolist()
+            steps = int(timing.advance(slots)[0])
+            if not steps:
+                raise PlanFailedError(f"no eef can ever go on: {timing.describe(env_id)}")
+            await self._play(env_id, env_action_queue, eefs, steps, plays)
         if self.datagen_cfg.settle_steps:
-            await self._play(env_id, env_action_queue, eefs, self.datagen_cfg.settle_steps)
+            await self._play(env_id, env_action_queue, eefs, self.datagen_cfg.settle_steps, [False] * len(eefs))
         return {"source_demos": chosen}
 
-    async def _play(self, env_id: int, queue: RequestPort, eefs: Sequence[_Eef], steps: int) -> None:
-        parts = {eef.spec.name: eef.take(steps) for eef in eefs}
+    def _let_wait(self, this: _Attempt, eefs: Sequence[_Eef], demo: int) -> None:
+        """An eef that has not begun holds where it is, with a demo's first gripper action."""
+        info = self.src_demo_datagen_info_pool.datagen_infos[demo]
+        for eef in eefs:
+            if eef.last_target is None and not eef.next:
+                eef.last_target = self.env.get_robot_eef_pose(eef.spec.name, this.ids)[0]
+                eef.last_gripper = info.gripper_action[eef.spec.name][0]
+                eef.noise = torch.zeros(0, self.env.noise_dim, device=self.env.device)
+
+    async def _play(
+        self, env_id: int, queue: RequestPort, eefs: Sequence[_Eef], steps: int, plays: Sequence[bool]
+    ) -> None:
+        parts = {eef.spec.name: eef.take(steps, plays=plays[eef.spec.index]) for eef in eefs}
         targets, grippers, noise = ({name: part[k] for name, part in parts.items()} for k in range(3))
         await queue.put((env_id, Plan(targets, grippers, noise)))
         await queue.join()
 
-    async def _plan_next(self, this: _Attempt, eef: _Eef) -> str:
-        """Let an eef play its next subtask; the name of the demo."""
+    async def _plan_next(self, this: _Attempt, eef: _Eef, eefs: Sequence[_Eef]) -> int:
+        """Let an eef play its next subtask; the demo."""
         failure = PlanFailedError("no demo was tried")
+        others = {other.spec.name: other.targets.cpu().numpy() for other in eefs if other is not eef and other.left}
         for demo in self._demos(this, eef):
             skill = self._skill(this, eef, demo, eef.next)
             try:
-                way = await self._way(this, eef, demo, skill)
+                way = await self._way(this, eef, demo, skill, others)
             except PlanFailedError as error:
                 failure = error
                 continue
             self._chooser.remember(eef.spec, this.row(eef.next), np.asarray([demo]))
             self._write(eef, this.seed, torch.from_numpy(way).to(self.env.device), skill)
-            return self.src_demo_datagen_info_pool.demo_names[demo]
+            return demo
         raise failure
 
     def _demos(self, this: _Attempt, eef: _Eef) -> Iterator[int]:
         """Demos to try for an eef's next subtask: the one that is chosen, or that an earlier subtask has settled; then
-        others."""
-        spec, errors = eef.spec, dict[int, Exception]()
-        _, chosen = self._chooser.choose(spec, this.row(eef.next), self._world(this), errors)
+        others. One that another eef has begun with in time with this one is the only one."""
+        spec, row, errors = eef.spec, this.row(eef.next), dict[int, Exception]()
+        follows = self._pairs.followers(spec, row)
+        for _, demo in follows:
+            self._chooser.remember(spec, row, demo)
+        _, chosen = self._chooser.choose(spec, row, self._world(this), errors)
         if errors:
             raise errors[0]
         first = int(chosen[0])
         yield first
-        yield from [demo for demo in self._order(this, eef) if demo != first][: self.demo_tries - 1]
+        if not follows:
+            yield from [demo for demo in self._order(this, eef) if demo != first][: self.demo_tries - 1]
 
     def _order(self, this: _Attempt, eef: _Eef) -> list[int]:
         """All demos: those first in which the eef stood most alike to the object of the subtask before, which it may
@@ -261,7 +293,9 @@ class SkillGenerator:
     def _world(self, this: _Attempt) -> World:
         return World(self.env, this.ids, self.src_demo_datagen_info_pool.object_names, [this])
 
-    async def _way(self, this: _Attempt, eef: _Eef, demo: int, skill: WaypointTrajectory) -> npt.NDArray[np.float32]:
+    async def _way(
+        self, this: _Attempt, eef: _Eef, demo: int, skill: WaypointTrajectory, others: Mapping[str, Singles]
+    ) -> Singles:
         """(T, 4, 4) to where a skill begins; none where the subtask before has led there."""
         name = eef.spec.name
         if self.subtask_configs[name][eef.next].subtask_start_signal is None:
@@ -277,18 +311,19 @@ class SkillGenerator:
             skill=skill.poses().cpu().numpy(),
             acts_on=self.subtask_configs[name][eef.next].object_ref,
             later=self._later(this, eef, demo),
+            others=others,
         )
         this.asked += 1
         with this.run.away(this.slot):
             return await self.planner.plan(request)
 
-    def _later(self, this: _Attempt, eef: _Eef, demo: int) -> tuple[npt.NDArray[np.float32], ...]:
+    def _later(self, this: _Attempt, eef: _Eef, demo: int) -> tuple[Singles, ...]:
         """The demo's later skills that share it, as far as their objects are not moved before by this eef."""
         configs, cell = self.subtask_configs[eef.spec.name], eef.spec.cell
         moved, found = {configs[eef.next].object_ref, None}, []
         for subtask in range(eef.next + 1, len(configs)):
             config = configs[subtask]
-            if cell[subtask] != cell[eef.next]:
+            if cell[subtask] != cell[eef.next] or (eef.spec.index, subtask) in self._in_pairs:
                 break
             if config.object_ref not in moved and config.subtask_start_signal is not None:
                 found.append(self._skill(this, eef, demo, subtask).poses().cpu().numpy())
@@ -303,18 +338,23 @@ class SkillGenerator:
         start = eef.last_target
         if start is None or not joins.generation_interpolate_from_last_target_pose:
             start = self.env.get_robot_eef_pose(spec.name, this.ids)[0]
-        object_pose = None
+        object_now = np.zeros((3, 4, 0))
         if config.object_ref is not None:
-            object_pose = _pose(self._world(this).object_poses(spec.objects[subtask : subtask + 1], row.rows), start)
+            object_now = self._world(this).object_poses(spec.objects[subtask : subtask + 1], row.rows)
+        ends, motion = np.asarray([[begin], [end]]), None
+        if (spec.index, subtask) in self._in_pairs:
+            ((_, moved),) = self._pairs.motions(spec, row, np.asarray([demo]), *ends, object_now)
+            motion = _pose(moved, start)
         is_planned_to = config.subtask_start_signal is not None
         return subtask_trajectory(
             pool.datagen_infos[demo],
             spec.name,
             (begin, end),
             replace(config, num_interpolation_steps=0) if is_planned_to else config,
-            object_pose=object_pose,
+            object_pose=_pose(object_now, start) if object_now.shape[2] else None,
             start_pose=start,
             from_measured_pose=is_planned_to or joins.starts_at_measured_pose(subtask),
+            motion=motion,
         )
 
     def _write(self, eef: _Eef, seed: int, way: Tensor, skill: WaypointTrajectory) -> None:

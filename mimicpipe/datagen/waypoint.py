@@ -204,6 +204,7 @@ def subtask_trajectory(
     object_pose: Tensor | None,
     start_pose: Tensor,
     from_measured_pose: bool,
+    motion: Tensor | None = None,
 ) -> WaypointTrajectory:
     """The trajectory of one subtask of one eef, from where it is to the end of the transformed source segment.
 
@@ -218,6 +219,7 @@ def subtask_trajectory(
         object_pose: (4, 4) where the subtask's object is now; None if it has none.
         start_pose: (4, 4) where interpolation starts.
         from_measured_pose: begin at the source eef's measured pose instead of its first target.
+        motion: (4, 4) move the segment by this instead of with its object, as coordinated subtasks do.
     """
     begin, end = segment
     targets = info.target_eef_pose[eef_name][begin:end]
@@ -225,10 +227,11 @@ def subtask_trajectory(
     if from_measured_pose:
         targets = torch.cat((info.eef_pose[eef_name][begin : begin + 1], targets))
         grippers = torch.cat((grippers[:1], grippers))
-    if config.object_ref is not None:
+    if motion is None and config.object_ref is not None:
         assert object_pose is not None
-        source_object = info.object_poses[config.object_ref][begin]
-        targets = pose_math.compose(pose_math.compose(object_pose, pose_math.invert(source_object)), targets)
+        motion = pose_math.compose(object_pose, pose_math.invert(info.object_poses[config.object_ref][begin]))
+    if motion is not None:
+        targets = pose_math.compose(motion, targets)
     segment_waypoints = WaypointSequence.from_poses(targets, grippers, config.action_noise)
     if config.num_settle_steps:
         changes = gripper_changes(info.gripper_action[eef_name])[begin + 1 : end].nonzero()[:, 0]

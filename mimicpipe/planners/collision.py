@@ -2,7 +2,7 @@
 
 What is looked at: the arm's links, hand and fingers, and the object in the hand, which moves with it, against
 everything else in the scene, another arm included; and the hand against the arm's own first links. The object may touch
-the fingers. Everything else stands where it is.
+the fingers. Other arms go, with what they hold, where they are known to be going; everything else stands where it is.
 
     arm (links 3 on, hand, fingers) ──┐
     object in the hand ───────────────┼──► scenery: table, objects, fixtures, parts, other arms
@@ -29,6 +29,7 @@ _TOUCHING = 0.002
 _AROUND = 0.4
 """What is nearer than the clearance at the start or the goal may be so up to here from it, in metres that no point of
 the arm moves further than."""
+_NOBODY: Mapping[str, npt.NDArray[np.floating]] = {}
 _ENOUGH = 1e-4
 """Allowed for rounding, where a pair may be as near as it is at the start or the goal, metres."""
 
@@ -45,8 +46,30 @@ class Scenes:
     """Free bodies, which a hand may hold."""
 
 
+@dataclass(frozen=True)
+class _Held:
+    """An object in a hand."""
+
+    name: str
+    column: int
+    """Of its pose in qpos."""
+    in_hand: tuple[Array, Array]
+    """Its position and wxyz quaternion in the hand's frame."""
+
+
+@dataclass(frozen=True)
+class _Mover:
+    """Another arm on its way."""
+
+    columns: npt.NDArray[np.int64]
+    site: int
+    joints: Array
+    """(T + 1, 7): now, and behind each step of its way."""
+    held: _Held | None
+
+
 class Collisions:
-    """One arm in one scene, all else standing still.
+    """One arm in one scene at one time.
 
     Args:
         scenes: the models.
@@ -54,9 +77,19 @@ class Collisions:
         state: (S,) from `MujocoEnv.get_state`.
         closing: whether the gripper is closed on the way, so that it may hold something.
         clearance: distance to keep, metres.
+        others: {eef: (L, 4, 4) target poses} of other arms, one a control step from now on.
     """
 
-    def __init__(self, scenes: Scenes, eef: str, state: Array, *, closing: bool, clearance: float) -> None:
+    def __init__(
+        self,
+        scenes: Scenes,
+        eef: str,
+        state: Array,
+        *,
+        closing: bool,
+        clearance: float,
+        others: Mapping[str, npt.NDArray[np.floating]] = _NOBODY,
+    ) -> None:
         model, self.arm = scenes.model, scenes.arms[eef]
         self.clearance = clearance
         self.checks = 0
@@ -69,14 +102,24 @@ class Collisions:
         data.mocap_quat[:] = fixtures[3 * model.nmocap :].reshape(-1, 4)
         mujoco.mj_kinematics(model, data)
         self.start = data.qpos[self._columns].copy()
-        self.held = _held_object(model, data, self.arm, scenes.objects) if closing else None
+        self._held = _held_object(model, data, self.arm, scenes.objects) if closing else None
+        self.held = None if self._held is None else self._held.name
+        self._movers = [_mover(scenes, name, data, targets) for name, targets in others.items() if len(targets)]
+        self.last = max((len(mover.joints) - 1 for mover in self._movers), default=0)
+        """Steps until all other arms have arrived."""
         self._model = _for_planning(model, self.arm, self.held, clearance)
         self._data = data
-        self._held_column = -1
-        if self.held is not None:
-            self._held_column = int(model.jnt_qposadr[model.body(self.held).jntadr[0]])
-            self._in_hand = _relative(data, self._site, model.body(self.held).id)
         self._allowed: list[tuple[Array, dict[Pair, float]]] = []
+
+    def at(self, step: int) -> None:
+        """Put other arms to where they are behind so many control steps from now."""
+        for mover in self._movers:
+            self._data.qpos[mover.columns] = mover.joints[min(step, len(mover.joints) - 1)]
+        if any(mover.held is not None for mover in self._movers):
+            mujoco.mj_kinematics(self._model, self._data)
+            for mover in self._movers:
+                if mover.held is not None:
+                    self._carry(mover.site, mover.held)
 
     def near(self, joints: Array) -> dict[Pair, float]:
         """Distance of each pair of geoms that is nearer than the clearance; below zero they overlap."""
@@ -84,8 +127,8 @@ class Collisions:
         self.checks += 1
         data.qpos[self._columns] = joints
         mujoco.mj_kinematics(model, data)
-        if self.held is not None:
-            self._carry()
+        if self._held is not None:
+            self._carry(self._site, self._held)
             mujoco.mj_kinematics(model, data)
         mujoco.mj_collision(model, data)
         found: dict[Pair, float] = {}
@@ -101,6 +144,10 @@ class Collisions:
         let go of something, or at the goal."""
         if found := self.near(joints):
             self._allowed.append((joints, found))
+
+    def forget(self) -> None:
+        """Allow nothing that was allowed."""
+        self._allowed = []
 
     def free(self, joints: Array, keep: float | None = None) -> bool:
         """Whether everything keeps its distance: the clearance, or `keep`, or less where that is allowed."""
@@ -142,12 +189,12 @@ class Collisions:
     def _bodies(self, pair: Pair) -> list[int]:
         return [int(self._model.geom_bodyid[geom]) for geom in pair]
 
-    def _carry(self) -> None:
-        data, column = self._data, self._held_column
+    def _carry(self, site: int, held: _Held) -> None:
+        data, column = self._data, held.column
         hand = np.empty(4)
-        mujoco.mju_mat2Quat(hand, data.site_xmat[self._site])
+        mujoco.mju_mat2Quat(hand, data.site_xmat[site])
         pos, quat = np.empty(3), np.empty(4)
-        mujoco.mju_mulPose(pos, quat, data.site_xpos[self._site], hand, *self._in_hand)
+        mujoco.mju_mulPose(pos, quat, data.site_xpos[site], hand, *held.in_hand)
         data.qpos[column : column + 3] = pos
         data.qpos[column + 3 : column + 7] = quat
 
@@ -163,14 +210,23 @@ def _relative(data: mujoco.MjData, site: int, body: int) -> tuple[Array, Array]:
     return pos, turn
 
 
-def _held_object(model: mujoco.MjModel, data: mujoco.MjData, arm: Arm, objects: tuple[str, ...]) -> str | None:
+def _mover(scenes: Scenes, eef: str, data: mujoco.MjData, targets: npt.NDArray[np.floating]) -> _Mover:
+    model, arm = scenes.model, scenes.arms[eef]
+    columns = arm.columns(model)
+    start = data.qpos[columns].copy()
+    joints = np.concatenate((start[None], arm.follow(start, targets.astype(np.float64))))
+    return _Mover(columns, arm.hand(model), joints, _held_object(model, data, arm, scenes.objects))
+
+
+def _held_object(model: mujoco.MjModel, data: mujoco.MjData, arm: Arm, objects: tuple[str, ...]) -> _Held | None:
     """The object that both fingertips touch."""
     tips = [model.geom(f"{arm.prefix}panda_{side}finger_tip").id for side in ("left", "right")]
     for name in objects:
         body = model.body(name).id
         geoms = [g for g in range(model.ngeom) if model.geom_bodyid[g] == body and model.geom_contype[g]]
         if all(any(_distance(model, data, tip, geom) < _TOUCHING for geom in geoms) for tip in tips):
-            return name
+            column = int(model.jnt_qposadr[model.body(body).jntadr[0]])
+            return _Held(name, column, _relative(data, arm.hand(model), body))
     return None
 
 

@@ -3,6 +3,9 @@
     start ─► postures at the goal ─► RRT-Connect ─► corners cut ─► paced ─► targets ─► the arm follows them: still free?
              (inverse kinematics)                                                      (else once more, other numbers)
 
+Other arms that are on their ways are met where they are at each step; where that leaves no way, the arm waits until
+they have arrived.
+
 The env is told poses, not joint positions, and its inverse kinematics has one joint more than it needs. So what is
 checked last is not the path that was planned, but the one that the env's own control makes of it.
 """
@@ -88,8 +91,11 @@ class Search:
         self._request, self._settings = request, settings
         self._goal = request.goal.astype(np.float64)
         self.collisions = Collisions(
-            scenes, request.eef, request.state, closing=bool(request.gripper[0] < 0.0), clearance=settings.clearance
-        )
+            scenes, request.eef, request.state, closing=bool(request.gripper[0] < 0.0), clearance=settings.clearance,
+            others=request.others,
+        )  # fmt: skip
+        self._waits = 0
+        """Steps that the arm stays where it is before it goes."""
         self._arm = self.collisions.arm
         self._base = request.number * _NUMBER_STRIDE
 
@@ -99,6 +105,24 @@ class Search:
         Raises:
             NoWayError: why there is none.
         """
+        try:
+            return self._search()
+        except NoWayError:
+            self._waits = self.collisions.last
+            if not self._waits:
+                raise
+        self.collisions.forget()
+        motion, held = self._search(), np.repeat(self._request.start[None], self._waits, axis=0)
+        still = np.repeat(self.collisions.start[None], self._waits, axis=0)
+        return Motion(
+            np.concatenate((held, motion.targets)),
+            np.concatenate((still, motion.joints)),
+            np.concatenate((still, motion.followed)),
+            motion.checks,
+        )
+
+    def _search(self) -> Motion:
+        self.collisions.at(self._waits)
         start = np.minimum(np.maximum(self.collisions.start, LOWER), UPPER)
         overlap = self.collisions.overlap(start, _OVERLAP)
         if overlap is not None:
@@ -107,6 +131,7 @@ class Search:
         goals = self._postures(start)
         self._look_ahead(goals[0])
         for number in range(_ROUNDS):
+            self.collisions.at(self._waits)
             path = self._path(start, goals, number)
             if path is None:
                 raise NoWayError(f"no way was found in max_iterations={self._settings.max_iterations}")
@@ -130,7 +155,7 @@ class Search:
             overlap = self.collisions.overlap(posture, _TOUCH)
             if overlap is not None:
                 why = f"the way ends in a collision: {overlap}"
-            elif (hindrance := self._hindrance(posture)) is not None:
+            elif (hindrance := self._hindrance(posture, None)) is not None:
                 why = hindrance
             elif all(float(np.max(np.abs(posture - other))) > 0.05 for other in found):
                 found.append(posture)
@@ -162,16 +187,19 @@ class Search:
         turned = [turn_between(a[:3, :3], b[:3, :3]) for a, b in zip(done, targets, strict=True)]
         return None if float(away.max()) > _ASTRAY or max(turned) > _TURNED else followed
 
-    def _hindrance(self, posture: Array) -> str | None:
+    def _hindrance(self, posture: Array, begins: int | None) -> str | None:
         """Why the arm cannot do the skill from here, which was shown elsewhere; None if it can. It may meet its limits,
-        or something that the skill is not about."""
+        or something that the skill is not about. The skill begins behind so many steps; None: other arms stand still.
+        """
         targets = self._request.skill.astype(np.float64)
         if not len(targets):
             return None
         followed = self._follows(posture, targets)
         if followed is None:
             return "the arm cannot follow the skill behind the way"
-        for joints in followed:
+        for step, joints in enumerate(followed):
+            if begins is not None:
+                self.collisions.at(begins + step)
             overlap = self.collisions.overlap_of_arm(joints, _BARRED, self._request.acts_on)
             if overlap is not None:
                 return f"something is in the way of the skill: {overlap}"
@@ -230,14 +258,15 @@ class Search:
         if max(away, turn_between(end[:3, :3], self._goal[:3, :3])) > _ARRIVED:
             return False
         before = start
-        for joints in motion.followed:
+        for step, joints in enumerate(motion.followed):
+            self.collisions.at(self._waits + step + 1)
             pieces = max(1, math.ceil(moved_at_most(before, joints) / (2.0 * self._settings.clearance)))
             if not all(
                 self.collisions.free(before + (joints - before) * (k / pieces), _TOUCH) for k in range(1, pieces + 1)
             ):
                 return False
             before = joints
-        return self._hindrance(motion.followed[-1]) is None
+        return self._hindrance(motion.followed[-1], self._waits + len(motion.followed)) is None
 
 
 def _length(a: Array, b: Array) -> float:

@@ -206,7 +206,7 @@ def test_what_it_cannot_do_is_one_line():
     with pytest.raises(ConfigError, match="no subtask of the task has a subtask_start_signal"):
         generator_of(configs=[SubTaskConfig("cube", "grasp"), SubTaskConfig("cube")])
     tied = SubTaskConstraintConfig((("arm", 0), ("arm", 1)), SubTaskConstraintType.SEQUENTIAL)
-    with pytest.raises(ConfigError, match=r"without task\.constraints"):
+    with pytest.raises(ConfigError, match=r"task\.constraints\[0\].*name two end effectors"):
         generator_of(task_constraint_configs=[tied])
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mimicpipe.envs.tasks.base import SIDE_BY_SIDE, FixtureSpec, ObjectSpec, Shape, Task, TaskView
-from mimicpipe.envs.tasks.grasping import clearance, distance, held_at, on_table, point, still
+from mimicpipe.envs.tasks.grasping import clearance, distance, held_at, near, near_above, on_table, point, still
 from mimicpipe.envs.tasks.pick import GRASP_CLEARANCE
 from mimicpipe.envs.tasks.placement import Region, place_bodies
 from mimicpipe.rng import Seeds
@@ -56,6 +56,8 @@ _AWAY = 0.07
 """Grasp point of a hand that has given the bar away, from where it held it, metres."""
 _ON_PAD = 0.03
 """Of the bar's centre from the pad's, metres."""
+_OVER_PAD = 0.03
+"""Height of the bar's middle over the pad, to which it is carried, metres."""
 _ALONG_PAD = math.cos(math.radians(20.0))
 """Least cosine of the angle between the bar and the pad."""
 
@@ -99,3 +101,9 @@ class BimanualHandoverTask(Task):
             "right_grasp": right,
             "given": right & (left_away > _AWAY),
         }
+
+    def subtask_start_signals(self, view: TaskView) -> dict[str, Tensor]:
+        """(N,) bool: `left_reach` and `right_reach`, the hand is near to its place on the bar; `carry`, the bar in the
+        right hand is near to the pad."""
+        reach = {f"{eef}_reach": near(view, "bar", GRIPS[eef], eef) for eef in self.eef_names}
+        return {**reach, "carry": near_above(view, "bar", "pad", _OVER_PAD, eef_name="right")}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mimicpipe.envs.tasks.base import SIDE_BY_SIDE, ObjectSpec, Shape, Task, TaskView
-from mimicpipe.envs.tasks.grasping import clearance, held_at, position_in
+from mimicpipe.envs.tasks.grasping import clearance, held_at, near, position_in
 from mimicpipe.envs.tasks.placement import Region, place_bodies
 from mimicpipe.rng import Seeds, Stream, uniforms
 
@@ -92,6 +92,10 @@ class BimanualLiftTask(Task):
     def subtask_term_signals(self, view: TaskView) -> dict[str, Tensor]:
         """`left_grasp` and `right_grasp` (N,) bool: the arm holds its handle."""
         return {f"{eef}_grasp": _held(view, eef) for eef in self.eef_names}
+
+    def subtask_start_signals(self, view: TaskView) -> dict[str, Tensor]:
+        """`left_reach` and `right_reach` (N,) bool: the hand is near to its handle."""
+        return {f"{eef}_reach": near(view, "tray", HANDLES[eef], eef) for eef in self.eef_names}
 
 
 def _held(view: TaskView, eef: str) -> Tensor:

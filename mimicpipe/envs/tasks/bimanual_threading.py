@@ -9,7 +9,7 @@ import math
 from torch import Tensor
 
 from mimicpipe.envs.tasks.base import SIDE_BY_SIDE, ObjectSpec, Shape, Task, TaskView
-from mimicpipe.envs.tasks.grasping import clearance, distance, held_at, point, position_in
+from mimicpipe.envs.tasks.grasping import clearance, distance, held_at, near, near_above, point, position_in
 from mimicpipe.envs.tasks.pick import GRASP_CLEARANCE
 from mimicpipe.envs.tasks.placement import Region, place_bodies
 from mimicpipe.rng import Seeds
@@ -69,6 +69,12 @@ _IN_HOLE = 0.008
 """Distance of the shaft from the hole's middle, metres: the play in both directions is 0.0071 m."""
 _HANGS = 0.012
 """Distance of the head above the ring's upper side, metres: resting on it, askew by no more than the play allows."""
+_BETWEEN = 0.10
+"""Distance of a ring that is held up from the plane between the arms, metres."""
+_IN_THE_AIR = 0.10
+"""Clearance of a ring that is held up, metres."""
+_OVER_RING = 0.10
+"""Height of the peg's middle over the ring, with the shaft's end above it, metres."""
 _AWAY = 0.05
 """Distance of the right hand from the peg's head, metres."""
 
@@ -101,6 +107,18 @@ class BimanualThreadingTask(Task):
         """`left_grasp` and `right_grasp` (N,) bool: the hand has lifted the ring, the peg."""
         held = held_at(view, "peg", HEAD, _MAX_HEAD_WIDTH, "right")
         return {"left_grasp": self._holds_ring(view), "right_grasp": held & (clearance(view, _PEG) > GRASP_CLEARANCE)}
+
+    def subtask_start_signals(self, view: TaskView) -> dict[str, Tensor]:
+        """(N,) bool: `left_reach` and `right_reach`, the hand is near to the handle, to the head; `hold_up`, the ring
+        is held in the air between the arms; `carry`, the held peg is near to where it goes down into the ring."""
+        ring = view.object_poses["ring"]
+        between = (ring[:, 1, 3].abs() < _BETWEEN) & (clearance(view, _RING) > _IN_THE_AIR)
+        return {
+            "left_reach": near(view, "ring", HANDLE, "left"),
+            "right_reach": near(view, "peg", HEAD, "right"),
+            "hold_up": between & held_at(view, "ring", HANDLE, _MAX_HANDLE_WIDTH, "left"),
+            "carry": near_above(view, "peg", "ring", _OVER_RING, eef_name="right"),
+        }
 
     def _holds_ring(self, view: TaskView) -> Tensor:
         held = held_at(view, "ring", HANDLE, _MAX_HANDLE_WIDTH, "left")
