@@ -33,6 +33,7 @@ class Stream(enum.IntEnum):
     COORDINATION = 6
     PERTURBATION = 7
     MOTION = 8
+    POLICY = 9
 
 
 @compiled

@@ -23,6 +23,11 @@ def saved_config(folder: Path) -> RunConfig:
         plain: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))["config"]
     except (OSError, ValueError, KeyError):
         return composed_config(folder)
+    return config_of(plain)
+
+
+def config_of(plain: dict[str, Any]) -> RunConfig:
+    """The config that `RunConfig.to_dict` has made plain."""
     known = {field.name for field in fields(RunConfig)}
     config = RunConfig(**{name: value for name, value in plain.items() if name in known})
     config.dataset = DatasetConfig(**plain["dataset"])
