@@ -26,7 +26,8 @@ LAYERS = (
     {"datagen"},
     {"recorders", "pools", "envs", "planners"},
     {"trackers", "report", "convert"},
-    {"preflight", "signals", "build", "resume", "runner", "cli", "local_page", "collect", "annotate", "training", "tools"},
+    {"preflight", "signals", "build", "resume", "runner", "cli", "local_page"}
+    | {"collect", "annotate", "training", "tools"},
 )
 HEAVY = {"torch", "lerobot", "wandb", "mujoco", "tensorboard", "h5py", "matplotlib", "datasets", "pandas", "av"}
 LATE = {"lerobot", "wandb", "tensorboard", "matplotlib", "datasets", "pandas", "av"}
