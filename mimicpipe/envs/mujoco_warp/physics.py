@@ -66,6 +66,7 @@ class WarpPhysics:
             self._data = mujoco_warp.make_data(
                 model, nworld=num_envs, nconmax=max_contacts, njmax=_ROWS_PER_CONTACT * max_contacts + _OTHER_ROWS
             )
+        wp.synchronize_device(self._device)  # what Warp has made so far, it has made on a stream of its own
         self.ctrl = wp.to_torch(self._data.ctrl)
         self._spare = _from_torch(torch.from_numpy(spare[None].astype(np.float32)).to(device))
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
@@ -84,45 +85,27 @@ class WarpPhysics:
             A function to call once, which writes the new states; on a GPU it only queues that.
         """
         data = self._data
-        stream = self._here()
-        loading = [
-            state, self._spare, active, diverged, data.time, data.qpos, data.qvel, data.mocap_pos, data.mocap_quat,
-            data.qacc_warmstart,
-        ]  # fmt: skip
-        wp.launch(view_kernels.load, self.num_envs, loading, device=self._device, stream=stream)
-        self._run()
+        self.load(state, active, diverged)
+        self.run()
 
         def end() -> None:
-            if self._stream is not None:
-                torch.cuda.current_stream(self._torch_device).wait_stream(self._stream)
+            self.wait()
             storing = [active, diverged, data.time, data.qpos, data.qvel, data.overflow, state, status]
             wp.launch(view_kernels.store, self.num_envs, storing, device=self._device, stream=self._here())
 
         return end
 
-    def raw_steps(self, count: int) -> None:
-        """That many control steps of the physics alone, from where its arrays stand; for measurements."""
-        for _ in range(count):
-            self._run()
+    def load(self, state: wp.array, active: wp.array, diverged: wp.array) -> None:
+        """Put states into the physics; arguments as of `start`."""
+        data = self._data
+        loading = [
+            state, self._spare, active, diverged, data.time, data.qpos, data.qvel, data.mocap_pos, data.mocap_quat,
+            data.qacc_warmstart,
+        ]  # fmt: skip
+        wp.launch(view_kernels.load, self.num_envs, loading, device=self._device, stream=self._here())
 
-    def prepare(self) -> None:
-        """Compile the kernels and record the graph, from a state that has been loaded; leaves the arrays changed."""
-        with wp.ScopedDevice(self._device):
-            self._plain_steps()
-            if self._stream is None:
-                self._graph = self._trusted_cpu_graph()
-            else:
-                self._stream.wait_stream(torch.cuda.current_stream(self._torch_device))
-                with wp.ScopedStream(wp.stream_from_torch(self._stream)), wp.ScopedCapture() as capture:
-                    self._plain_steps()
-                self._graph = capture.graph
-
-    @property
-    def replayed(self) -> bool:
-        """Whether the steps are replayed from a graph."""
-        return self._graph is not None
-
-    def _run(self) -> None:
+    def run(self) -> None:
+        """The physics steps of one control step, from what has been loaded; on a GPU only queued."""
         if self._stream is not None:
             self._stream.wait_stream(torch.cuda.current_stream(self._torch_device))
         if self._graph is None:
@@ -132,6 +115,31 @@ class WarpPhysics:
             wp.capture_launch(self._graph)
         else:
             wp.capture_launch(self._graph, stream=wp.stream_from_torch(self._stream))
+
+    def wait(self) -> None:
+        """Let the caller's stream go on behind what `run` has queued."""
+        if self._stream is not None:
+            torch.cuda.current_stream(self._torch_device).wait_stream(self._stream)
+
+    def prepare(self) -> None:
+        """Compile the kernels and record the graph, from a state that has been loaded; leaves the arrays changed."""
+        if self._stream is None:
+            self._plain_steps()
+            self._graph = self._trusted_cpu_graph()
+            return
+        self._stream.wait_stream(torch.cuda.current_stream(self._torch_device))
+        stream = wp.stream_from_torch(self._stream)
+        with wp.ScopedStream(stream):
+            self._plain_steps()
+            with wp.ScopedCapture(stream=stream) as capture:
+                self._plain_steps()
+        self._graph = capture.graph
+        wp.synchronize_device(self._device)
+
+    @property
+    def replayed(self) -> bool:
+        """Whether the steps are replayed from a graph."""
+        return self._graph is not None
 
     def _on_stream(self) -> AbstractContextManager[Any]:
         if self._stream is None:

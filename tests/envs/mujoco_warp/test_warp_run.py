@@ -41,9 +41,12 @@ def test_two_demos_are_recorded_replay_to_success_and_do_not_depend_on_num_envs(
 
     actions = torch.as_tensor(np.stack(dataset.hf_dataset.with_format("numpy")["action"]))
     env = MujocoWarpEnv(PickTask(), 1, "cpu")
+    begin = 0
     for episode in read_episode_metadata(root):
         env.set_state(torch.as_tensor(episode["initial_state"], dtype=torch.float64)[None])
-        begin, end = episode["dataset_from_index"], episode["dataset_to_index"]
+        end = begin + episode["length"]
         for action in actions[begin:end]:
             env.step(action[None])
         assert env.success().all()
+        begin = end
+    assert begin == len(actions)

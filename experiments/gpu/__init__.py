@@ -1,0 +1,1 @@
+"""`env=mujoco_warp` on a GPU: agreement with the CPU, and the pipeline's share of the bare physics."""
