@@ -7,12 +7,14 @@ PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 # The peer that experiments/throughput compares with lives in an environment of its own: it brings 110 packages.
 PEER  := .venv-isaaclab
+# An extra of .venv/ itself: it adds two packages and changes none.
+WARP := $(VENV)/.warp
 # The W&B-compatible server that tests talk to, likewise; its licence (CC BY-NC 4.0) is not for commercial use.
 WANDB_SERVER := .venv-openwandb
 JOBS  ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow experiments experiments-smoke docs isaaclab test-isaaclab openwandb test-wandb check format lock clean
+.PHONY: help setup run test test-slow experiments experiments-smoke docs warp test-warp test-gpu isaaclab test-isaaclab openwandb test-wandb check format lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -27,13 +29,24 @@ test: check ## lint, types and the fast tests
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(JOBS) $(ARGS)
 
 test-slow: $(STAMP) ## the tests that take minutes
-	OMP_NUM_THREADS=1 $(PY) -m pytest -q -m "slow and not gpu and not isaaclab" $(ARGS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -m "slow and not gpu and not isaaclab and not warp" $(ARGS)
+
+warp: $(WARP) ## add MuJoCo-Warp to .venv/, for env=mujoco_warp (400 MB)
+
+test-warp: $(WARP) ## the tests of env=mujoco_warp on the CPU; the first time its kernels are compiled, for minutes
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -m "warp and not gpu" $(ARGS)
+
+test-gpu: $(WARP) ## the tests that need a GPU; skipped without one
+	$(PY) -m pytest -q -rs -m gpu $(ARGS)
 
 experiments: $(STAMP) ## every experiment at full size, one after the other (hours; on a quiet machine)
 	OMP_NUM_THREADS=1 $(PY) -m experiments.run_all $(ARGS)
 
 experiments-smoke: $(STAMP) ## every experiment at a toy size, into outputs/smoke/ (minutes)
 	OMP_NUM_THREADS=1 $(PY) -m experiments.run_all --smoke $(ARGS)
+
+docs: $(STAMP) ## the documentation site, into site/ (open site/index.html)
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet $(ARGS)
 
 isaaclab: $(PEER)/.installed ## create .venv-isaaclab/, with Isaac Lab Mimic to compare with (8 GB; Linux, glibc 2.35 or newer)
 
@@ -61,9 +74,12 @@ lock: $(STAMP) ## write requirements.lock anew (needs uv, which setup installs)
 	$(PY) -m uv pip compile pyproject.toml --extra dev --extra isaaclab --constraint requirements.lock --upgrade \
 	  --python-version 3.12 --python-platform x86_64-manylinux_2_35 \
 	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet --output-file requirements-isaaclab.lock
+	$(PY) -m uv pip compile pyproject.toml --extra mujoco_warp --constraint requirements.lock --upgrade --universal \
+	  --python-version 3.12 --no-emit-index-url --no-annotate --no-header --quiet \
+	  | grep -E '^(mujoco-warp|warp-lang)==' > requirements-warp.lock
 
-clean: ## remove .venv/, .venv-isaaclab/, .venv-openwandb/ and caches; outputs/ stays
-	rm -rf $(VENV) $(PEER) $(WANDB_SERVER) *.egg-info .pytest_cache .ruff_cache .hypothesis
+clean: ## remove .venv/, .venv-isaaclab/, .venv-openwandb/ and caches, site/; outputs/ stays
+	rm -rf $(VENV) $(PEER) $(WANDB_SERVER) site *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A candidate must run and be 3.12: pyenv's shim `python3.12` is on PATH even when it refuses to start.
@@ -93,6 +109,12 @@ $(STAMP): requirements.lock pyproject.toml
 	$$install --quiet --requirement requirements.lock; \
 	$$install --quiet --no-deps --no-build-isolation --editable .; \
 	touch $(STAMP)
+
+$(WARP): requirements-warp.lock $(STAMP)
+	@$(PY) -m uv --version >/dev/null 2>&1 && install="$(PY) -m uv pip install --python $(PY)" \
+	  || install="$(PY) -m pip install --disable-pip-version-check"; \
+	$$install --quiet --requirement requirements-warp.lock --constraint requirements.lock
+	@touch $@
 
 $(PEER)/.installed: requirements-isaaclab.lock pyproject.toml | $(STAMP)
 	@set -eu; \
