@@ -26,7 +26,7 @@ from mimicpipe.recorders.features import CAMERA_DTYPES
 CONVERSION = "conversion"
 """Of the run info in meta/mimicpipe.json: what the reverse conversion needs."""
 _WAITING = 8
-_WAITING_BYTES = 1 << 28
+_WAITING_BYTES = 1 << 26
 _NOT_KEPT = ("on_error", "workers", "overwrite")
 """Options that do not change the dataset."""
 

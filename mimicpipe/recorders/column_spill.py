@@ -35,9 +35,10 @@ class ColumnSpill:
             file.close()
 
     def stats(self) -> dict[str, dict[str, np.ndarray]]:
-        """`frame_stats.numeric_stats` of all that was written, after `close`; one column in memory at a time."""
+        """`frame_stats.numeric_stats` of all that was written, after `close`; one element of a column in memory."""
         found = {}
         for name, path in self._paths.items():
             dtype, shape = self._kinds[name]
-            found[name] = column_stats(np.fromfile(path, dtype).reshape(-1, *shape))
+            # Mapped, not read: `column_stats` copies one element of the frames' values at a time.
+            found[name] = column_stats(np.asarray(np.memmap(path, dtype, mode="r")).reshape(-1, *shape))
         return found

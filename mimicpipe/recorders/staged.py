@@ -116,7 +116,7 @@ def _decode(record: Record, payload: memoryview, columns: Sequence[Column]) -> S
         return values
 
     length, task = meta.pop("length"), meta.pop("task")
-    state = take("<f8", (meta.pop("state"),))
+    state = take("<f8", (meta.pop("state"),)).copy()  # its row is kept to the end, and must not keep the payload
     encoded = meta.pop("cameras", {})
     numeric: dict[str, np.ndarray] = {}
     cameras: dict[str, EncodedCamera] = {}
