@@ -8,6 +8,8 @@ from mimicpipe.schema import show
 
 ISAACLAB_ENV = "mimicpipe.envs.isaaclab.env.IsaacLabEnv"
 ISAACLAB_TASK = "mimicpipe.envs.isaaclab.task.IsaacLabTask"
+SOURCE_DEMOS = {"Mimicpipe-Pick-Panda-IK-Rel-Mimic-v0": "pick", "Mimicpipe-Pick-Panda-IK-Abs-Mimic-v0": "pick"}
+"""{gym id: the task whose bundled source demos serve it}: the same robot and task, in the same frames."""
 
 
 def check_isaaclab_task(task: str | None, env: str | None) -> None:

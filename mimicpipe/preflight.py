@@ -10,7 +10,7 @@ from mimicpipe.datagen.constraints import check_constraints, parse_constraints
 from mimicpipe.envs.isaaclab import extra as isaaclab
 from mimicpipe.envs.mujoco_warp import extra
 from mimicpipe.errors import ConfigError
-from mimicpipe.isaaclab_config import ISAACLAB_ENV
+from mimicpipe.isaaclab_config import ISAACLAB_ENV, SOURCE_DEMOS
 from mimicpipe.recorders.staging import check_repo_id, check_root, check_writable
 
 NULL_RECORDER = "mimicpipe.recorders.none.NullRecorder"
@@ -105,7 +105,8 @@ def source_demo_paths(config: RunConfig) -> list[Path]:
     given = config.pool["path"]
     if given is not None:
         return [Path(path).expanduser() for path in ([given] if isinstance(given, str) else given)]
-    bundled = BUNDLED_DEMOS / f"{config.task['name']}.hdf5"
+    name = config.task["name"]
+    bundled = BUNDLED_DEMOS / f"{SOURCE_DEMOS.get(name, name)}.hdf5"
     if not bundled.is_file():
         known = ", ".join(sorted(p.stem for p in BUNDLED_DEMOS.glob("*.hdf5"))) or "none"
         raise ConfigError(

@@ -18,6 +18,7 @@ from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg, NewtonShapeCfg
 from isaaclab_newton.sim.schemas import MujocoRigidBodyCfg
 
 from mimicpipe.envs.isaaclab import pick_terms
+from mimicpipe.envs.isaaclab.annotations import AnnotatedRecorderCfg
 from mimicpipe.envs.isaaclab.panda_usd import PANDA_USD
 from mimicpipe.envs.mujoco.ik import REST_POSTURE
 from mimicpipe.envs.mujoco.panda import (
@@ -185,6 +186,7 @@ class PickIkRelEnvCfg(ManagerBasedRLEnvCfg, MimicEnvCfg):
                 iterations=20, ls_iterations=50,
             ),
         )  # fmt: skip
+        self.mimic_recorder_config = AnnotatedRecorderCfg()
         datagen = self.datagen_config
         datagen.name = PickTask.name
         datagen.generation_guarantee = True
