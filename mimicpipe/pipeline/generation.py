@@ -243,9 +243,9 @@ async def generate(run: RunState, data_generator: Generator, *, info_pool: Any =
         Why it ended: "num_demos", "max_attempts", "max_failures" or the reason given to `run.budget.stop`.
 
     Raises:
-        The original exception of the simulator, a planner or the recorder, or of an attempt in strict mode or where
-        `ERRORS_IN_A_ROW` attempts per slot have done nothing but raise;
-        StallError after `stall_timeout_s` without progress.
+        Exception: the original one of the simulator, a planner, the recorder, or an attempt in strict mode or where
+            `ERRORS_IN_A_ROW` attempts per slot have done nothing but raise.
+        StallError: no progress for `stall_timeout_s`.
     """
     this_task = asyncio.current_task()
     loop = asyncio.get_running_loop()

@@ -19,8 +19,8 @@ class LeRobotPool:
         demo_keys: episodes to take, as episode_0; None is all.
         max_demos: take at most this many; None is all.
         on_error: "raise" or "skip" an episode that cannot be used.
-        poses, targets, quaternion, eef_pose, object_pose, joints, gripper_width, action, gripper, gripper_threshold,
-            signals: see `LeRobotOptions`.
+        poses, targets, quaternion, eef_pose, object_pose, joints: see `LeRobotOptions`.
+        gripper_width, action, gripper, gripper_threshold, signals: likewise.
     """
 
     def __init__(
