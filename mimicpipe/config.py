@@ -58,6 +58,7 @@ class SubtaskConfig:
     next_subtask_description: str = ""
     subtask_start_signal: str | None = None
     subtask_start_offset_range: list[int] = field(default_factory=lambda: [0, 0], metadata={"interval": True})
+    object_turns: int = at_least(1, 1)
     num_settle_steps: int = at_least(0, 0)
 
 

@@ -29,8 +29,9 @@ class MotionRequest:
     """(L, 4, 4) target poses behind the way, one a control step, which the eef must be able to follow; L may be 0."""
     acts_on: str | None
     """The object that the skill is about, which it may touch."""
-    later: tuple[npt.NDArray[np.float32], ...] = ()
-    """(L, 4, 4) each: later skills of the same demo, about objects that stand already, which must be possible, too."""
+    later: tuple[tuple[npt.NDArray[np.float32], ...], ...] = ()
+    """(L, 4, 4) each: later skills of the same demo, about objects that stand already, which must be possible, too; of
+    each at least one of its alternatives."""
     others: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
     """{eef: (L, 4, 4) target poses}: what other eefs will do from now on, one a control step; one that is not named
     stays where it is."""

@@ -8,8 +8,9 @@ still, and the others go on.
                                                                (planner, off the loop)
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 
 from mimicpipe import poses, rng
-from mimicpipe.datagen.batch import EefSpec, Rows, World, eef_spec
+from mimicpipe.datagen.batch import World, eef_spec
 from mimicpipe.datagen.choose import DemoChooser
 from mimicpipe.datagen.constraints import SubTaskConstraintConfig
 from mimicpipe.datagen.coordinator import check_ties, share_demos
@@ -28,6 +29,7 @@ from mimicpipe.datagen.pairs import Pairs
 from mimicpipe.datagen.pool import DataGenInfoPool
 from mimicpipe.datagen.rigid import Floats
 from mimicpipe.datagen.sim import MimicSim
+from mimicpipe.datagen.skill_attempt import EefScript, SkillAttempt
 from mimicpipe.datagen.skill_segments import SkillSegments
 from mimicpipe.datagen.subtask import DataGenConfig, SubtaskConfigs, check_datagen_config
 from mimicpipe.datagen.timing import GOES_ON, Timing
@@ -43,63 +45,6 @@ _OTHERS, _DEMOS = 1 << 40, 1 << 24
 """Positions in stream SELECTION of the order in which demos are tried: _OTHERS + number of the subtask * _DEMOS on."""
 _PER_TURN = 0.01
 """Square metres that weigh as much as a unit of squared difference of rotation matrices: 1 rad is about 14 cm."""
-
-
-@dataclass(slots=True)
-class _Attempt:
-    """The attempt that a slot is at."""
-
-    slot: int
-    seed: int
-    attempt: int
-    """Its index."""
-    visible: int
-    """Demos it may choose from."""
-    run: RunState
-    run_seed: int
-    ids: Tensor
-    """(1,) the slot."""
-    asked: int = 0
-    """Ways that were asked for."""
-
-    def row(self, subtask: int) -> Rows:
-        """The attempt as the only row of a batch."""
-        one = np.ones(1, dtype=np.int64)
-        return Rows(0 * one, self.slot * one, self.seed * one, self.visible * one, subtask * one)
-
-
-@dataclass(slots=True)
-class _Eef:
-    """What one eef of an attempt has to play."""
-
-    spec: EefSpec
-    next: int = 0
-    """Its next subtask, or how many there are."""
-    planned: int = 0
-    """Steps planned so far."""
-    targets: Tensor = field(default_factory=lambda: torch.empty(0, 4, 4))
-    """(L, 4, 4) still to be played, and likewise (L, G) and (L, P):"""
-    grippers: Tensor = field(default_factory=lambda: torch.empty(0, 0))
-    noise: Tensor = field(default_factory=lambda: torch.empty(0, 0))
-    last_target: Tensor | None = None
-    last_gripper: Tensor | None = None
-
-    @property
-    def left(self) -> int:
-        """Steps still to be played."""
-        return len(self.targets)
-
-    def take(self, steps: int, *, plays: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """The next steps; where it waits, the last target, held without noise."""
-        if not plays:
-            assert self.last_target is not None
-            assert self.last_gripper is not None
-            held = self.last_target.expand(steps, 4, 4), self.last_gripper.expand(steps, -1)
-            return *held, self.noise.new_zeros(steps, self.noise.shape[1])
-        taken = self.targets[:steps], self.grippers[:steps], self.noise[:steps]
-        self.targets, self.grippers, self.noise = self.targets[steps:], self.grippers[steps:], self.noise[steps:]
-        self.last_target, self.last_gripper = taken[0][-1], taken[1][-1]
-        return taken
 
 
 class SkillGenerator:
@@ -201,8 +146,8 @@ class SkillGenerator:
         await env_reset_queue.put(env_id)
         await env_reset_queue.join()
         ids = torch.tensor([env_id], dtype=torch.int64, device=self.env.device)
-        this = _Attempt(env_id, attempt.seed, attempt.index, visible, run, run.options.seed, ids)
-        eefs = [_Eef(spec) for spec in self._specs]
+        this = SkillAttempt(env_id, attempt.seed, attempt.index, visible, run, run.options.seed, ids)
+        eefs = [EefScript(spec) for spec in self._specs]
         chosen: list[dict[str, Any]] = []
         while not timing.done(slots)[0]:
             wanted = timing.wanted(slots)[0].tolist()
@@ -221,7 +166,7 @@ class SkillGenerator:
             await self._play(env_id, env_action_queue, eefs, self.datagen_cfg.settle_steps, [False] * len(eefs))
         return {"source_demos": chosen}
 
-    def _let_wait(self, this: _Attempt, eefs: Sequence[_Eef], demo: int) -> None:
+    def _let_wait(self, this: SkillAttempt, eefs: Sequence[EefScript], demo: int) -> None:
         """An eef that has not begun holds where it is, with a demo's first gripper action."""
         info = self.src_demo_datagen_info_pool.datagen_infos[demo]
         for eef in eefs:
@@ -231,19 +176,20 @@ class SkillGenerator:
                 eef.noise = torch.zeros(0, self.env.noise_dim, device=self.env.device)
 
     async def _play(
-        self, env_id: int, queue: RequestPort, eefs: Sequence[_Eef], steps: int, plays: Sequence[bool]
+        self, env_id: int, queue: RequestPort, eefs: Sequence[EefScript], steps: int, plays: Sequence[bool]
     ) -> None:
         parts = {eef.spec.name: eef.take(steps, plays=plays[eef.spec.index]) for eef in eefs}
         targets, grippers, noise = ({name: part[k] for name, part in parts.items()} for k in range(3))
         await queue.put((env_id, Plan(targets, grippers, noise)))
         await queue.join()
 
-    async def _plan_next(self, this: _Attempt, eef: _Eef, eefs: Sequence[_Eef]) -> int:
+    async def _plan_next(self, this: SkillAttempt, eef: EefScript, eefs: Sequence[EefScript]) -> int:
         """Let an eef play its next subtask; the demo."""
         failure = PlanFailedError("no demo was tried")
         others = {other.spec.name: other.targets.cpu().numpy() for other in eefs if other is not eef and other.left}
-        for demo in self._demos(this, eef):
-            skill = self._skill(this, eef, demo, eef.next)
+        turns = self._turns(eef, eef.next)
+        for demo, turn in ((demo, turn) for demo in self._demos(this, eef) for turn in turns):
+            skill = self._skill(this, eef, demo, eef.next, turn)
             try:
                 way = await self._way(this, eef, demo, skill, others)
             except PlanFailedError as error:
@@ -254,7 +200,7 @@ class SkillGenerator:
             return demo
         raise failure
 
-    def _demos(self, this: _Attempt, eef: _Eef) -> Iterator[int]:
+    def _demos(self, this: SkillAttempt, eef: EefScript) -> Iterator[int]:
         """Demos to try for an eef's next subtask: the one that is chosen, or that an earlier subtask has settled; then
         others. One that another eef has begun with in time with this one is the only one."""
         spec, row, errors = eef.spec, this.row(eef.next), dict[int, Exception]()
@@ -269,7 +215,7 @@ class SkillGenerator:
         if not follows:
             yield from [demo for demo in self._order(this, eef) if demo != first][: self.demo_tries - 1]
 
-    def _order(self, this: _Attempt, eef: _Eef) -> list[int]:
+    def _order(self, this: SkillAttempt, eef: EefScript) -> list[int]:
         """All demos: those first in which the eef stood most alike to the object of the subtask before, which it may
         hold; for the first subtask, by chance."""
         pool, spec, row = self.src_demo_datagen_info_pool, eef.spec, this.row(eef.next)
@@ -290,11 +236,11 @@ class SkillGenerator:
 
         return sorted(range(this.visible), key=unlike)
 
-    def _world(self, this: _Attempt) -> World:
+    def _world(self, this: SkillAttempt) -> World:
         return World(self.env, this.ids, self.src_demo_datagen_info_pool.object_names, [this])
 
     async def _way(
-        self, this: _Attempt, eef: _Eef, demo: int, skill: WaypointTrajectory, others: Mapping[str, Singles]
+        self, this: SkillAttempt, eef: EefScript, demo: int, skill: WaypointTrajectory, others: Mapping[str, Singles]
     ) -> Singles:
         """(T, 4, 4) to where a skill begins; none where the subtask before has led there."""
         name = eef.spec.name
@@ -317,7 +263,7 @@ class SkillGenerator:
         with this.run.away(this.slot):
             return await self.planner.plan(request)
 
-    def _later(self, this: _Attempt, eef: _Eef, demo: int) -> tuple[Singles, ...]:
+    def _later(self, this: SkillAttempt, eef: EefScript, demo: int) -> tuple[tuple[Singles, ...], ...]:
         """The demo's later skills that share it, as far as their objects are not moved before by this eef."""
         configs, cell = self.subtask_configs[eef.spec.name], eef.spec.cell
         moved, found = {configs[eef.next].object_ref, None}, []
@@ -326,12 +272,18 @@ class SkillGenerator:
             if cell[subtask] != cell[eef.next] or (eef.spec.index, subtask) in self._in_pairs:
                 break
             if config.object_ref not in moved and config.subtask_start_signal is not None:
-                found.append(self._skill(this, eef, demo, subtask).poses().cpu().numpy())
+                skills = (self._skill(this, eef, demo, subtask, turn) for turn in self._turns(eef, subtask))
+                found.append(tuple(skill.poses().cpu().numpy() for skill in skills))
             moved.add(config.object_ref)
         return tuple(found)
 
-    def _skill(self, this: _Attempt, eef: _Eef, demo: int, subtask: int) -> WaypointTrajectory:
-        """A demo's skill of one of an eef's subtasks, moved to where the object is now."""
+    def _turns(self, eef: EefScript, subtask: int) -> range:
+        """Turns of a subtask's object to try; two eefs that move together do not turn it."""
+        together = (eef.spec.index, subtask) in self._in_pairs
+        return range(1 if together else self.subtask_configs[eef.spec.name][subtask].object_turns)
+
+    def _skill(self, this: SkillAttempt, eef: EefScript, demo: int, subtask: int, turn: int) -> WaypointTrajectory:
+        """A demo's skill of one of an eef's subtasks, moved to where the object is now; `turn` is how it is turned."""
         pool, spec = self.src_demo_datagen_info_pool, eef.spec
         config, joins, row = self.subtask_configs[spec.name][subtask], self.datagen_cfg, this.row(subtask)
         begin, end = self._segments[spec.name].of_segments(row.seeds, row.subtask, np.asarray([demo]))[:, 0].tolist()
@@ -351,13 +303,13 @@ class SkillGenerator:
             spec.name,
             (begin, end),
             replace(config, num_interpolation_steps=0) if is_planned_to else config,
-            object_pose=_pose(object_now, start) if object_now.shape[2] else None,
+            object_pose=_turned(_pose(object_now, start), turn, config.object_turns) if object_now.shape[2] else None,
             start_pose=start,
             from_measured_pose=is_planned_to or joins.starts_at_measured_pose(subtask),
             motion=motion,
         )
 
-    def _write(self, eef: _Eef, seed: int, way: Tensor, skill: WaypointTrajectory) -> None:
+    def _write(self, eef: EefScript, seed: int, way: Tensor, skill: WaypointTrajectory) -> None:
         """Let an eef play a way (T, 4, 4), the gripper held, and then a skill."""
         config, device = self.subtask_configs[eef.spec.name][eef.next], self.env.device
         grippers = skill.gripper_actions()
@@ -378,3 +330,15 @@ def _pose(pose: Floats, like: Tensor) -> Tensor:
     full = torch.eye(4, dtype=like.dtype, device=like.device)
     full[:3] = torch.from_numpy(pose[:, :, 0]).to(like)
     return full
+
+
+def _turned(pose: Tensor, turn: int, turns: int) -> Tensor:
+    """A pose (4, 4) turned about its own z axis by `turn` of so many equal parts of a full turn."""
+    if not turn:
+        return pose
+    angle = 2.0 * math.pi * turn / turns
+    about_z = torch.eye(4, dtype=pose.dtype, device=pose.device)
+    about_z[0, 0] = about_z[1, 1] = math.cos(angle)
+    about_z[1, 0] = math.sin(angle)
+    about_z[0, 1] = -about_z[1, 0]
+    return poses.compose(pose, about_z)

@@ -48,6 +48,9 @@ class SubTaskConfig:
     where the subtask before ends. MimicGen does not look at it."""
     subtask_start_offset_range: tuple[int, int] = (0, 0)
     """Steps added to where the skill begins, drawn from [low, high]; with `subtask_start_signal` only."""
+    object_turns: int = 1
+    """Into how many equal parts of a full turn about its z axis the object may be turned and serve as before: a square
+    peg 4. SkillGen tries them where there is no way to a skill as it was shown; MimicGen does not look at it."""
     num_settle_steps: int = 0
     """Steps to wait, without noise, before each change of the gripper in the segment, for an arm that lags."""
 
@@ -150,6 +153,10 @@ def _number_fault(config: SubTaskConfig) -> str | None:
     noise = config.action_noise
     if isinstance(noise, bool) or not isinstance(noise, int | float) or not math.isfinite(noise) or noise < 0:
         return f"action_noise={noise}: expected a number >= 0"
+    if not _is_int(config.object_turns, 1):
+        return f"object_turns={config.object_turns}: expected an integer >= 1"
+    if config.object_turns > 1 and config.object_ref is None:
+        return f"object_turns={config.object_turns}: there is no object to turn; set object_ref"
     for name in ("num_interpolation_steps", "num_fixed_steps", "num_settle_steps"):
         if not _is_int(getattr(config, name), 0):
             return f"{name}={getattr(config, name)}: expected an integer >= 0"

@@ -170,14 +170,18 @@ class Search:
     def _look_ahead(self, posture: Array) -> None:
         """Refuse a demo one of whose later skills the arm could not do, where its object stands already."""
         draws = self._uniforms(7 * _LATER_TRIES, _LATER).reshape(-1, 7)
-        for skill in self._request.later:
-            targets = skill.astype(np.float64)
-            for seed in (posture, *(LOWER + (UPPER - LOWER) * draws)):
-                there = self._arm.reach(seed, targets[0])
-                if there is not None and self._follows(there, targets) is not None:
-                    break
-            else:
+        seeds = (posture, *(LOWER + (UPPER - LOWER) * draws))
+        for alternatives in self._request.later:
+            if not any(self._is_possible(skill.astype(np.float64), seeds) for skill in alternatives):
                 raise NoWayError("the arm could not do a later skill of the demo")
+
+    def _is_possible(self, targets: Array, seeds: Sequence[Array]) -> bool:
+        """Whether the arm can follow targets (L, 4, 4) from some posture that one of the seeds leads to."""
+        for seed in seeds:
+            there = self._arm.reach(seed, targets[0])
+            if there is not None and self._follows(there, targets) is not None:
+                return True
+        return False
 
     def _follows(self, posture: Array, targets: Array) -> Array | None:
         """(L, 7) joint positions of an arm that follows a skill's targets (L, 4, 4); None where it strays."""

@@ -182,6 +182,27 @@ def test_where_there_is_no_way_to_a_skill_other_demos_are_tried():
     assert outcome.source_demos[0]["demo"] == outcome.source_demos[1]["demo"]
 
 
+def test_an_object_that_turns_alike_is_tried_turned_before_another_demo():
+    refused: list[bytes] = []
+
+    def refuses(request) -> bool:
+        refused.append(request.goal.tobytes())
+        return len(set(refused)) < 4
+
+    generator = generator_of(1, lambda env: PickyPlanner(env, refuses), configs=subtasks(0.0, object_turns=4))
+    (outcome,), _ = run(generator, 1)
+    assert outcome.success
+    asked = planner_of(generator).asked
+    assert len(asked) == 4
+    cube = torch.from_numpy(asked[0].state[16:32].reshape(4, 4)).float()
+    shown = poses.compose(poses.invert(cube), torch.from_numpy(asked[0].goal))
+    for turn, request in enumerate(asked):
+        about_z = poses.matrix_from_axis_angle(torch.tensor([[0.0, 0.0, turn * np.pi / 2]]))[0]
+        turned = poses.compose(cube, poses.make_pose(torch.zeros(3), about_z))
+        expected = poses.compose(turned, shown)
+        torch.testing.assert_close(torch.from_numpy(request.goal), expected, atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize("tries", [1, 3, 10])
 def test_no_way_to_any_demo_is_a_failed_plan(tries):
     generator = generator_of(2, lambda env: PickyPlanner(env, lambda _: True), demo_tries=tries)

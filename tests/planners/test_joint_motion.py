@@ -136,7 +136,12 @@ def test_a_demo_whose_later_skill_is_out_of_reach_is_not_begun():
     scene(0)
     goal = above("cubeA", 0.1)
     later = np.repeat(above("cubeB", 0.1)[None].astype(np.float32), 10, axis=0)
-    assert len(search(request(goal, later=(later,))).targets)
-    later[:, 0, 3] += np.linspace(0.0, 0.9, 10)
+    assert len(search(request(goal, later=((later,),))).targets)
+    beyond = later.copy()
+    beyond[:, 0, 3] += np.linspace(0.0, 0.9, 10)
     with pytest.raises(NoWayError, match="could not do a later skill of the demo"):
-        search(request(goal, later=(later,)))
+        search(request(goal, later=((beyond,),)))
+    # One of a skill's alternatives is enough, but each skill needs one.
+    assert len(search(request(goal, later=((beyond, later),))).targets)
+    with pytest.raises(NoWayError, match="could not do a later skill of the demo"):
+        search(request(goal, later=((later,), (beyond, beyond))))
