@@ -39,8 +39,10 @@ from mimicpipe.envs.mujoco.scene import FRONT, SUBSTEPS, TIMESTEP, build_model, 
 from mimicpipe.envs.mujoco_warp import ik_kernels
 from mimicpipe.envs.mujoco_warp.device_model import arm_models, body_columns
 from mimicpipe.envs.mujoco_warp.physics import WarpPhysics
+from mimicpipe.envs.mujoco_warp.render import BatchRenderer
 from mimicpipe.envs.mujoco_warp.seen import Seen
 from mimicpipe.envs.mujoco_warp.status import Status
+from mimicpipe.envs.mujoco_warp.streams import CallerStream
 from mimicpipe.envs.tasks.base import Task
 from mimicpipe.rng import Seeds
 
@@ -90,9 +92,9 @@ class MujocoWarpEnv(MimicEnv):
         self.observation_features = observation_features(task, self.arms, cameras, image_size)
         self.model = build_model(task, image_size)
         self._initial = InitialStates(self.model, task, self.arms)
-        self._build(max_contacts)
+        self._build(max_contacts, cameras, image_size)
 
-    def _build(self, max_contacts: int) -> None:
+    def _build(self, max_contacts: int, cameras: Sequence[str], image_size: tuple[int, int]) -> None:
         """Everything on the device; compiles the kernels, which takes a minute the first time."""
         wp.config.log_level = wp.LOG_ERROR  # its banner, and a line for each module, belong on nobody's terminal
         wp.init()
@@ -110,19 +112,25 @@ class MujocoWarpEnv(MimicEnv):
         self._slots = torch.arange(count, device=on)
         self._status = Status(on, max_contacts)
         self._running = False
+        self._stream = CallerStream(on)
         self._no_noise = wp.zeros((0, 0), dtype=float, device=self._warp_device)
         self._diverged = wp.from_torch(self._seen.diverged)
         self._shared = {
             name: wp.from_torch(getattr(self, name)) for name in ("_state", "_active", "_actions", "_slots")
         }
         self.reset(self._slots, np.zeros(count, dtype=np.int64))
-        spare = np.concatenate([part[0] for part in self._initial.draw(np.zeros(1, dtype=np.int64))])
+        sane = np.concatenate(self._initial.draw(np.zeros(1, dtype=np.int64)), axis=1)
+        spare = wp.array(sane.astype(np.float32), dtype=float, device=self._warp_device)
         self.physics = WarpPhysics(self.model, count, on, SUBSTEPS, max_contacts, spare)
         self._ctrl = wp.from_torch(self.physics.ctrl)
         self._active.zero_()
         self._look()
         self._begin()()  # moves no slot, but loads a state into the physics
         self.physics.prepare()
+        self._renderer = None
+        if cameras:
+            self._renderer = BatchRenderer(self.model, cameras, image_size, count, on, spare)
+            self.observe()  # compiles it
 
     # -- state -------------------------------------------------------------------------------------------------------
 
@@ -278,7 +286,12 @@ class MujocoWarpEnv(MimicEnv):
 
     def observe(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
         """Observations of the current state, {feature: (K, *shape)}."""
-        return {name: self._chosen(value, env_ids) for name, value in self._look().observations.items()}
+        seen = self._look()
+        shown = dict(seen.observations)
+        if self._renderer is not None:
+            frames = self._renderer.render(self._shared["_state"], self._diverged, self._stream())
+            shown |= {f"observation.images.{name}": frame for name, frame in frames.items()}
+        return {name: self._chosen(value, env_ids) for name, value in shown.items()}
 
     def frame_renderer(self, image_size: tuple[int, int]) -> StateRenderer:
         """Draws states as the front camera sees them, with MuJoCo's own renderer on the host; see `MimicEnv`."""
@@ -289,11 +302,6 @@ class MujocoWarpEnv(MimicEnv):
     def _launch(self, kernel: Any, count: int, inputs: list[Any]) -> None:
         """One thread for each of `count` rows, on the caller's stream."""
         wp.launch(kernel, count, inputs, device=self._warp_device, stream=self._stream())
-
-    def _stream(self) -> wp.Stream | None:
-        if self.device.type != "cuda":
-            return None
-        return wp.stream_from_torch(torch.cuda.current_stream(self.device))
 
     def _to_device(self, array: npt.NDArray[np.float64]) -> Tensor:
         """As float32, without waiting: the driver takes its own copy of memory that is not pinned."""

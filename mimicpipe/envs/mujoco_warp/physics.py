@@ -7,19 +7,19 @@ Warp records the launches and replays them without Python (its "APIC" graphs), w
 same bits as the launches themselves.
 """
 
+import copy
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import mujoco
 import mujoco_warp
-import numpy as np
 import torch
 import warp as wp
 from torch import Tensor
 
 from mimicpipe.envs.mujoco_warp import view_kernels
+from mimicpipe.envs.mujoco_warp.streams import CallerStream
 
 _ROWS_PER_CONTACT = 3
 """Constraints of a contact with an elliptic cone and friction in two directions."""
@@ -31,12 +31,12 @@ class WarpPhysics:
     """Steps N copies of one model.
 
     Args:
-        model: the scene of every slot; its flag against automatic resets is taken away, MuJoCo-Warp having none.
+        model: the scene of every slot.
         num_envs: N.
         device: of all arrays.
         substeps: physics steps in a control step.
         max_contacts: room for contacts, per slot on average.
-        spare: (S + 7 F,) a sane state, which takes the place of slots that are not stepped.
+        spare: (1, S + 7 F) float32, a sane state, which takes the place of slots that are not stepped.
 
     Attributes:
         ctrl: (N, nu) float32 servo targets, to be filled in before `start`.
@@ -50,26 +50,24 @@ class WarpPhysics:
         device: torch.device,
         substeps: int,
         max_contacts: int,
-        spare: np.ndarray,
+        spare: wp.array,
     ) -> None:
         self._device = wp.device_from_torch(device)
         self._torch_device = device
         self._substeps = substeps
         self.num_envs = num_envs
-        model.opt.disableflags &= ~mujoco.mjtDisableBit.mjDSBL_AUTORESET.value
         with wp.ScopedDevice(self._device):
-            with warnings.catch_warnings():
-                # Cylinders touch boxes in one point only; docs/design.md says what that means.
-                warnings.filterwarnings("ignore", message="MULTICCD is enabled")
-                self._model = mujoco_warp.put_model(model)
+            self._model = device_model(model)
             self._model.opt.warn_overflow = False  # it is raised as an error, which a line on the terminal is not
             self._data = mujoco_warp.make_data(
                 model, nworld=num_envs, nconmax=max_contacts, njmax=_ROWS_PER_CONTACT * max_contacts + _OTHER_ROWS
             )
         wp.synchronize_device(self._device)  # what Warp has made so far, it has made on a stream of its own
         self.ctrl = wp.to_torch(self._data.ctrl)
-        self._spare = _from_torch(torch.from_numpy(spare[None].astype(np.float32)).to(device))
+        self._spare = spare
+        self._here = CallerStream(device)
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._warp_stream = None if self._stream is None else wp.stream_from_torch(self._stream)
         self._graph: Any = None
 
     def start(self, state: wp.array, active: wp.array, diverged: wp.array, status: wp.array) -> Callable[[], None]:
@@ -108,13 +106,13 @@ class WarpPhysics:
         """The physics steps of one control step, from what has been loaded; on a GPU only queued."""
         if self._stream is not None:
             self._stream.wait_stream(torch.cuda.current_stream(self._torch_device))
-        if self._graph is None:
-            with self._on_stream():
-                self._plain_steps()
+        if self._graph is not None:
+            wp.capture_launch(self._graph, stream=self._warp_stream)
         elif self._stream is None:
-            wp.capture_launch(self._graph)
+            self._plain_steps()
         else:
-            wp.capture_launch(self._graph, stream=wp.stream_from_torch(self._stream))
+            with wp.ScopedStream(self._warp_stream):
+                self._plain_steps()
 
     def wait(self) -> None:
         """Let the caller's stream go on behind what `run` has queued."""
@@ -122,35 +120,19 @@ class WarpPhysics:
             torch.cuda.current_stream(self._torch_device).wait_stream(self._stream)
 
     def prepare(self) -> None:
-        """Compile the kernels and record the graph, from a state that has been loaded; leaves the arrays changed."""
+        """Record the graph, after a first step, which has compiled the kernels; leaves the arrays changed."""
         if self._stream is None:
-            self._plain_steps()
             self._graph = self._trusted_cpu_graph()
             return
-        self._stream.wait_stream(torch.cuda.current_stream(self._torch_device))
-        stream = wp.stream_from_torch(self._stream)
-        with wp.ScopedStream(stream):
-            self._plain_steps()
-            with wp.ScopedCapture(stream=stream) as capture:
-                self._plain_steps()
-        self._graph = capture.graph
         wp.synchronize_device(self._device)
+        with wp.ScopedStream(self._warp_stream), wp.ScopedCapture(stream=self._warp_stream) as capture:
+            self._plain_steps()
+        self._graph = capture.graph
 
     @property
     def replayed(self) -> bool:
         """Whether the steps are replayed from a graph."""
         return self._graph is not None
-
-    def _on_stream(self) -> AbstractContextManager[Any]:
-        if self._stream is None:
-            return nullcontext()
-        return wp.ScopedStream(wp.stream_from_torch(self._stream))
-
-    def _here(self) -> wp.Stream | None:
-        """The caller's stream."""
-        if self._stream is None:
-            return None
-        return wp.stream_from_torch(torch.cuda.current_stream(self._torch_device))
 
     def _plain_steps(self) -> None:
         for _ in range(self._substeps):
@@ -174,5 +156,12 @@ class WarpPhysics:
         return [wp.to_torch(array) for array in (data.time, data.qpos, data.qvel, data.qacc_warmstart)]
 
 
-def _from_torch(tensor: Tensor) -> wp.array:
-    return wp.from_torch(tensor, requires_grad=False)
+def device_model(model: mujoco.MjModel) -> Any:
+    """A model for MuJoCo-Warp, on Warp's current device."""
+    # There are no automatic resets that could be switched off, so the flag is not known, either.
+    known = copy.copy(model)
+    known.opt.disableflags &= ~mujoco.mjtDisableBit.mjDSBL_AUTORESET.value
+    with warnings.catch_warnings():
+        # Cylinders touch boxes in one point only; docs/design.md says what that means.
+        warnings.filterwarnings("ignore", message="MULTICCD is enabled")
+        return mujoco_warp.put_model(known)
