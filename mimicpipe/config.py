@@ -258,6 +258,9 @@ GROUPS: dict[str, type] = {
 }
 """Base schema of each group."""
 
+OmegaConf.register_new_resolver("given", lambda *values: next((v for v in values if v is not None), None), replace=True)
+"""`${given:a,b}` in conf/: the first of the values that is not null."""
+
 KINEMATIC_ENV = "mimicpipe.envs.kinematic.KinematicEnv"
 MUJOCO_WARP_ENV = "mimicpipe.envs.mujoco_warp.env.MujocoWarpEnv"
 SCHEMAS: dict[str | None, type] = {

@@ -263,3 +263,14 @@ def test_checking_leaves_hydra_as_it_was():
 )
 def test_where_source_demos_are(arguments, message):
     assert message in fault(*arguments)
+
+
+def test_runs_of_an_experiment_are_one_group_of_wandb():
+    (job,) = check_command_line(["tracker=wandb", "task=stack", "task.variant=D1"], CONF)
+    assert job.config.tracker["group"] == "stack-D1"
+    jobs = check_command_line(
+        ["-m", "experiment=determinism", "tracker=wandb", "env.num_envs=1,2", "recorder=none"], CONF
+    )
+    assert [job.config.tracker["group"] for job in jobs] == ["determinism"] * 2
+    (job,) = check_command_line(["experiment=determinism", "tracker=wandb", "tracker.group=mine"], CONF)
+    assert job.config.tracker["group"] == "mine"
