@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--episodes", type=int, help="learn from the first so many (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="of first weights and order of the data (default: 0)")
     parser.add_argument("--steps", type=int, help="gradient steps (default: bc 6000, else 5000)")
-    parser.add_argument("--batch", type=int, help=f"frames a step (default: bc 256, else {_BATCH})")
+    parser.add_argument("--batch", type=int, help=f"frames a step (default: bc 128, else {_BATCH})")
     parser.add_argument("--threads", type=int, default=1, help="bc: of torch; more than one is not exact (default: 1)")
     parser.add_argument("--hidden", type=int, help="bc: width of the hidden layers (default: 256)")
     parser.add_argument("--chunk", type=int, help="bc: actions that are predicted at once")

@@ -27,7 +27,7 @@ class BcSettings:
     """Width of the hidden layers."""
     depth: int = 3
     """Their number."""
-    chunk: int = 16
+    chunk: int = 8
     """Actions that are predicted at once."""
     modes: int = 5
     """Chunks that are predicted side by side, each with a probability."""
@@ -36,8 +36,8 @@ class BcSettings:
     executed: int = 8
     """How many of them are played before the policy looks again."""
     steps: int = 6000
-    batch: int = 256
-    learning_rate: float = 1e-3
+    batch: int = 128
+    learning_rate: float = 4e-3
     weight_decay: float = 1e-3
     warmup: int = 100
 
@@ -83,8 +83,8 @@ def fit(
 ) -> Fitted:
     """Train one policy for each seed.
 
-    On one thread of the same kind of CPU, the same data, seed and settings give the same weights, bit for bit, whatever
-    other seeds are trained beside it.
+    On one thread of the same kind of CPU, the same data, seeds and settings give the same weights, bit for bit. What a
+    seed draws does not depend on the other seeds.
 
     Args:
         demos: what to learn from.
