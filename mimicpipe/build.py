@@ -18,7 +18,7 @@ from mimicpipe.datagen.pool import DataGenInfoPool, PoolLock
 from mimicpipe.datagen.subtask import DataGenConfig, SubTaskConfig
 from mimicpipe.envs.base import MimicEnv
 from mimicpipe.errors import ConfigError
-from mimicpipe.generator_config import GENERATOR_RUN_KEYS
+from mimicpipe.generator_config import GENERATOR_RUN_KEYS, SKILL_GENERATOR
 from mimicpipe.pipeline.budget import BudgetLimits
 from mimicpipe.pipeline.generation import Generator
 from mimicpipe.pipeline.ledger import OnOutcome
@@ -154,11 +154,14 @@ def build_pool(config: RunConfig, env: MimicEnv, subtasks: Subtasks) -> DataGenI
     subtasks = subtasks or (env.task_settings.subtasks if env.task_settings is not None else subtasks)
     paths = [str(path) for path in source_demo_paths(config)]
     where = {"path": paths[0] if len(paths) == 1 else paths} if paths else {}
-    source = build_component(config, "pool", tuple(where), env=env, subtask_configs=subtasks, **where)
+    skills = config.generator["_target_"] == SKILL_GENERATOR
+    source = build_component(
+        config, "pool", tuple(where), env=env, subtask_configs=subtasks, check_skills=skills, **where
+    )
     if isinstance(source, DataGenInfoPool):
         return source
     read = source.load(env, subtasks)
-    pool = DataGenInfoPool(env, subtasks)
+    pool = DataGenInfoPool(env, subtasks, check_skills=skills)
     pool.add_demos(read.demos, on_error=config.pool["on_error"])
     pool.skipped[:0] = [f"{demo}: {reason}" for demo, reason in read.skipped]
     return pool

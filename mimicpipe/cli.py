@@ -174,7 +174,9 @@ def _explain(error: Exception, hydra: Hydra, name: str, overrides: Sequence[str]
     override = _culprit(hydra, name, overrides)
     cause = error.__cause__
     if isinstance(cause, ConfigKeyError | AttributeError) and isinstance(cause, OmegaConfBaseException):
-        return f"{override or cause.full_key}: {_unknown_key(cause)}"
+        # An option of another group may have the key, so that leaving out the group's would do, too.
+        named = (each for each in overrides if each.lstrip("+~").partition("=")[0] == cause.full_key)
+        return f"{next(named, override or cause.full_key)}: {_unknown_key(cause)}"
     key, _, value = override.partition("=")
     if override and not key:
         return f"{override}: not of the form key=value"

@@ -101,6 +101,10 @@ def check_pool(run: dict[str, Any]) -> None:
         raise ConfigError(f"pool.path={show(pool['path'])}: expected {_PATH_WORDS}")
     if (frame := pool.get("frame")) is not None and len(frame) not in (3, 7):
         raise ConfigError(f"pool.frame={show(frame)}: expected 3 numbers, or 7 with a wxyz quaternion")
+    if pool.get("gripper_scale") == 0:
+        raise ConfigError(
+            "pool.gripper_scale=0: every gripper would stay open; expected 1, -1 or another factor, or null"
+        )
     if pool["_target_"] != LEROBOT_POOL:
         return
     for key in ("eef_pose", "object_pose"):

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import h5py
 import hydra.version
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from mimicpipe import build
 from mimicpipe.cli import check_command_line
 from mimicpipe.config import RunConfig
 from mimicpipe.datagen.generator import DataGenerator
-from mimicpipe.errors import ConfigError
+from mimicpipe.errors import ConfigError, SourceDemoError
 from mimicpipe.preflight import BUNDLED_DEMOS
 from mimicpipe.recorders.async_lerobot import AsyncLeRobotRecorder
 from mimicpipe.recorders.lerobot import LeRobotRecorder
@@ -113,6 +114,27 @@ def test_the_generator_gets_the_task_s_constraints():
     pool = build.build_pool(config, env, build.build_subtasks(config))
     with pytest.raises(ConfigError, match=r"task\.constraints\[0\].*no such end effector other; valid: panda"):
         build.build_generator(config, env, pool)
+
+
+def test_skillgen_s_pool_wants_demos_that_show_where_skills_begin(tmp_path):
+    path = tmp_path / "demos.hdf5"
+    path.write_bytes((BUNDLED_DEMOS / "pick.hdf5").read_bytes())
+    with h5py.File(path, "a") as file:
+        del file["data/demo_3/obs/datagen_info/subtask_start_signals"]
+
+    def pool_of(*more: str):
+        config = config_of("env=kinematic", "planner=linear", f"pool.path={path}", *more)
+        env = build.build_env(config)
+        return build.build_pool(config, env, build.build_subtasks(config))
+
+    assert pool_of().num_datagen_infos == 10
+    with pytest.raises(SourceDemoError, match=r"demos\.hdf5: demo_3: subtask_start_signals/reach: no such signal"):
+        pool_of("generator=skillgen")
+    for pool in ("hdf5", "growing"):
+        made = pool_of("generator=skillgen", f"pool={pool}", "pool.on_error=skip")
+        assert made.num_datagen_infos == 9
+        assert len(made.skipped) == 1
+        assert "demo_3: subtask_start_signals/reach" in made.skipped[0]
 
 
 def test_source_demos_from_a_folder(tmp_path):

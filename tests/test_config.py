@@ -254,6 +254,8 @@ def test_checking_leaves_hydra_as_it_was():
         (["pool=lerobot"], "pool.path=???: a value is required"),
         (["pool=lerobot", "pool.path=[]"], "pool.path=[]: expected a path, or a list of paths"),
         (["pool=hdf5", "pool.path=[3]"], "pool.path=[3]: expected a path, or a list of paths"),
+        (["pool=scripted", "pool.path=x"], "pool.path=x: no such key; valid: max_demos"),
+        (["pool=hdf5", "pool.gripper_scale=0"], "pool.gripper_scale=0: every gripper would stay open"),
         (["pool=hdf5", "pool.frame=[1,2]"], "pool.frame=[1.0,2.0]: expected 3 numbers, or 7 with a wxyz quaternion"),
         (["pool=lerobot", "pool.path=x", "pool.poses=guess"], "pool.poses=guess: expected one of features, fk, replay"),
         (["pool=lerobot", "pool.path=x", "pool.object_pose={}"], "pool.object_pose={}: expected a feature, or"),

@@ -8,8 +8,7 @@ from torch import Tensor
 from mimicpipe.annotate.candidates import Candidate
 from mimicpipe.datagen.checks import check_info
 from mimicpipe.datagen.datagen_info import DatagenInfo, SourceDemo
-from mimicpipe.datagen.segments import find_boundaries
-from mimicpipe.datagen.skill_segments import find_skill_starts
+from mimicpipe.datagen.segments import find_boundaries, find_skill_starts
 from mimicpipe.datagen.subtask import SubTaskConfig, SubtaskConfigs
 from mimicpipe.errors import SourceDemoError
 

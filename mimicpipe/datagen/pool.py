@@ -15,7 +15,7 @@ import torch
 from mimicpipe import poses
 from mimicpipe.datagen.checks import check_finite, check_rotations, check_shapes, check_targets_are_followed
 from mimicpipe.datagen.datagen_info import DatagenInfo, SourceDemo
-from mimicpipe.datagen.segments import Boundaries, find_boundaries
+from mimicpipe.datagen.segments import Boundaries, find_boundaries, find_skill_starts
 from mimicpipe.datagen.settling import gripper_changes
 from mimicpipe.datagen.sim import MimicSim
 from mimicpipe.datagen.subtask import SubtaskConfigs, check_subtask_configs
@@ -70,6 +70,7 @@ class DataGenInfoPool:
         asyncio_lock: taken while demos are added; None makes a `PoolLock`. A plain `asyncio.Lock` works, but awaiting a
             queue under it cannot be noticed.
         reader: reads a dataset file, for `load_from_dataset_file`.
+        check_skills: whether a demo must show where its skills begin, as `generator=skillgen` needs.
 
     Raises:
         ConfigError: the subtasks do not fit the env.
@@ -83,6 +84,7 @@ class DataGenInfoPool:
         asyncio_lock: asyncio.Lock | None = None,
         *,
         reader: DemoReader | None = None,
+        check_skills: bool = False,
     ) -> None:
         check_subtask_configs(subtask_configs, env.eef_names, env.object_names)
         self.env = env
@@ -96,6 +98,7 @@ class DataGenInfoPool:
         """Objects that some subtask refers to, in the env's order."""
         self._lock = PoolLock() if asyncio_lock is None else asyncio_lock
         self._reader = reader
+        self._check_skills = check_skills
         self._thread = threading.get_ident()
         self._infos: list[DatagenInfo] = []
         self._demos: list[SourceDemo] = []
@@ -251,6 +254,9 @@ class DataGenInfoPool:
         check_finite(info, where)
         check_rotations(info, where)
         check_targets_are_followed(info, where)
+        if self._check_skills:
+            for configs in self.subtask_configs.values():
+                find_skill_starts(info, configs, where)
         return {eef: find_boundaries(info, configs, where) for eef, configs in self.subtask_configs.items()}
 
     def _columns(self, info: DatagenInfo) -> dict[str, torch.Tensor]:

@@ -1,4 +1,5 @@
-"""Where each subtask's segment begins and ends in a source demo, and how an attempt shifts those boundaries.
+"""Where each subtask's segment begins and ends in a source demo, and how an attempt shifts those boundaries; and where
+its skill begins (SkillGen).
 
 A demo with S subtasks has S + 1 boundaries: 0 is where the first segment starts, i + 1 is where segment i ends and
 segment i + 1 starts. An attempt adds to every boundary of every demo an offset drawn from the attempt's stream OFFSETS
@@ -81,6 +82,47 @@ def _check_offsets_fit(boundaries: list[int], configs: Sequence[SubTaskConfig], 
                 f"{where}: the demo has {length} steps, but with its offset subtask {index} ends as late as step "
                 f"{latest_end}; narrow subtask_term_offset_range or remove the demo"
             )
+
+
+def find_skill_starts(info: DatagenInfo, configs: Sequence[SubTaskConfig], where: str) -> list[int]:
+    """The step at which each of S skills begins, before offsets; 0 where a subtask has no start signal.
+
+    Raises:
+        SourceDemoError: a start signal is missing or not true before the subtask ends, or offsets can leave nothing.
+    """
+    boundaries, ranges = find_boundaries(info, configs, where), offset_ranges(configs)
+    starts = []
+    for index, config in enumerate(configs):
+        if config.subtask_start_signal is None:
+            starts.append(0)
+            continue
+        start = _first_true(info, config, boundaries[index] + (ranges[index][1] if index else 0), where)
+        latest = start + config.subtask_start_offset_range[1]
+        end = boundaries[index + 1] + ranges[index + 1][0]
+        if latest >= end:
+            raise SourceDemoError(
+                f"{where}: the skill of subtask {index} can become empty: it starts as late as step {latest} and ends "
+                f"as early as step {end}; narrow the offset ranges, annotate the demo again or remove it"
+            )
+        starts.append(start)
+    return starts
+
+
+def _first_true(info: DatagenInfo, config: SubTaskConfig, earliest: int, where: str) -> int:
+    name = str(config.subtask_start_signal)
+    key = f"{where}: subtask_start_signals/{name}"
+    if name not in info.subtask_start_signals:
+        raise SourceDemoError(
+            f"{key}: no such signal, where a skill begins; the demo has "
+            f"{', '.join(info.subtask_start_signals) or 'none'}; annotate the demo again, or use generator=mimicgen"
+        )
+    steps = info.subtask_start_signals[name][earliest:].bool().nonzero()
+    if steps.shape[0] == 0:
+        raise SourceDemoError(
+            f"{key}: not true at step {earliest}, where the subtask before ends at the latest, or after it; annotate "
+            "the demo again or remove it"
+        )
+    return earliest + int(steps[0, 0])
 
 
 class Boundaries:

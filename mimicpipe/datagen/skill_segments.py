@@ -5,18 +5,13 @@ before has ended, at which the subtask's start signal is true; it ends where the
 skills is left out: generation plans that way anew. A subtask without a start signal is all skill.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
 from mimicpipe import rng
-from mimicpipe.datagen.datagen_info import DatagenInfo
 from mimicpipe.datagen.pool import DataGenInfoPool
-from mimicpipe.datagen.segments import find_boundaries, offset_ranges
-from mimicpipe.datagen.subtask import SubTaskConfig
+from mimicpipe.datagen.segments import find_skill_starts
 from mimicpipe.datagen.timeline import GrowingRows
-from mimicpipe.errors import SourceDemoError
 
 _Ints = npt.NDArray[np.int64]
 
@@ -25,47 +20,6 @@ _SUBTASK_STRIDE = 1 << 32
 _BEHIND = 1 << 62
 """Stream positions of an eef's subtask s and demo d: _BEHIND, where the boundaries' own offsets do not reach, and eef *
 _EEF_STRIDE + s * _SUBTASK_STRIDE + d."""
-
-
-def find_skill_starts(info: DatagenInfo, configs: Sequence[SubTaskConfig], where: str) -> list[int]:
-    """The step at which each of S skills begins, before offsets; 0 where a subtask has no start signal.
-
-    Raises:
-        SourceDemoError: a start signal is missing or not true before the subtask ends, or offsets can leave nothing.
-    """
-    boundaries, ranges = find_boundaries(info, configs, where), offset_ranges(configs)
-    starts = []
-    for index, config in enumerate(configs):
-        if config.subtask_start_signal is None:
-            starts.append(0)
-            continue
-        start = _first_true(info, config, boundaries[index] + (ranges[index][1] if index else 0), where)
-        latest = start + config.subtask_start_offset_range[1]
-        end = boundaries[index + 1] + ranges[index + 1][0]
-        if latest >= end:
-            raise SourceDemoError(
-                f"{where}: the skill of subtask {index} can become empty: it starts as late as step {latest} and ends "
-                f"as early as step {end}; narrow the offset ranges, annotate the demo again or remove it"
-            )
-        starts.append(start)
-    return starts
-
-
-def _first_true(info: DatagenInfo, config: SubTaskConfig, earliest: int, where: str) -> int:
-    name = str(config.subtask_start_signal)
-    key = f"{where}: subtask_start_signals/{name}"
-    if name not in info.subtask_start_signals:
-        raise SourceDemoError(
-            f"{key}: no such signal, where a skill begins; the demo has "
-            f"{', '.join(info.subtask_start_signals) or 'none'}; annotate the demo again, or use generator=mimicgen"
-        )
-    steps = info.subtask_start_signals[name][earliest:].bool().nonzero()
-    if steps.shape[0] == 0:
-        raise SourceDemoError(
-            f"{key}: not true at step {earliest}, where the subtask before ends at the latest, or after it; annotate "
-            "the demo again or remove it"
-        )
-    return earliest + int(steps[0, 0])
 
 
 class SkillSegments:

@@ -149,14 +149,16 @@ class SkillGenerator:
         this = SkillAttempt(env_id, attempt.seed, attempt.index, visible, run, run.options.seed, ids)
         eefs = [EefScript(spec) for spec in self._specs]
         chosen: list[dict[str, Any]] = []
+        first: int | None = None
         while not timing.done(slots)[0]:
             wanted = timing.wanted(slots)[0].tolist()
             for eef in [eef for eef in eefs if wanted[eef.spec.index] != GOES_ON]:
                 demo = await self._plan_next(this, eef, eefs)
                 timing.begin(eef.spec.index, slots, np.asarray([len(eef.targets)]))
                 chosen.append({"eef": eef.spec.name, "subtask": eef.next - 1, "demo": pool.demo_names[demo]})
-            if chosen:
-                self._let_wait(this, eefs, pool.demo_names.index(chosen[0]["demo"]))
+                first = demo if first is None else first
+            if first is not None:
+                self._let_wait(this, eefs, first)
             plays = timing.playing(slots)[0].tolist()
             steps = int(timing.advance(slots)[0])
             if not steps:

@@ -73,6 +73,7 @@ class GrowingPool(CustomDataGenInfoPool):
         limit: demos at which it stops growing.
         delay: attempt k sees the demos given by attempts before k - delay, and waits for these. As many attempts as
             this can run at the same time, so it should be larger than num_envs, twice for full speed.
+        check_skills: as `DataGenInfoPool`.
     """
 
     def __init__(
@@ -87,8 +88,9 @@ class GrowingPool(CustomDataGenInfoPool):
         min_distance: float = 0.02,
         limit: int = 100,
         delay: int = 128,
+        check_skills: bool = False,
     ) -> None:
-        super().__init__(env, subtask_configs)
+        super().__init__(env, subtask_configs, check_skills=check_skills)
         read = Hdf5Pool(path, demo_keys, max_demos, on_error).load(env, subtask_configs)
         self.add_demos(read.demos, on_error=on_error)
         self.skipped[:0] = [f"{demo}: {reason}" for demo, reason in read.skipped]

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mimicpipe.datagen.pool import DataGenInfoPool
-from mimicpipe.datagen.skill_segments import SkillSegments, find_skill_starts
+from mimicpipe.datagen.segments import find_skill_starts
+from mimicpipe.datagen.skill_segments import SkillSegments
 from mimicpipe.datagen.subtask import SubTaskConfig
 from mimicpipe.errors import SourceDemoError
 
