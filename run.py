@@ -47,6 +47,12 @@ def main() -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        if not type(error).__module__.startswith(("joblib.", "submitit.")):
+            raise
+        reason = next((line for line in str(error).splitlines() if line.strip()), "")
+        print(f"error: the launcher broke off: {type(error).__name__}: {reason}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":
