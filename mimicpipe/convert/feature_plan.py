@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mimicpipe.convert.hdf5_demos import NOTE
 from mimicpipe.convert.names import path_of
-from mimicpipe.convert.notes import array_from_json, array_to_json
 from mimicpipe.convert.options import Options
 from mimicpipe.convert.quaternions import Quaternions, order_of
 from mimicpipe.errors import ConfigError, SourceDemoError
@@ -18,6 +16,7 @@ from mimicpipe.pools.names import listing
 from mimicpipe.recorders.camera_encoder import VideoSettings, described
 from mimicpipe.recorders.data_files import DEFAULT_FEATURES
 from mimicpipe.recorders.dataset_meta import INFO_FILE
+from mimicpipe.recorders.hdf5_notes import NOTE, array_from_json, array_to_json
 from mimicpipe.recorders.layout import CONVERSION, FORMAT
 
 _CAMERAS = ("video", "image")

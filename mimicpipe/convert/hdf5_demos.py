@@ -12,16 +12,14 @@ from torch import Tensor
 
 from mimicpipe.convert.hdf5_scan import OWN_STATE, Key
 from mimicpipe.convert.names import feature_of
-from mimicpipe.convert.notes import LARGEST, array_to_json, attributes_to_json
 from mimicpipe.convert.quaternions import Quaternions
 from mimicpipe.envs.base import Feature
 from mimicpipe.errors import SourceDemoError
 from mimicpipe.pipeline.episode import Episode, Outcome, first_nonfinite
 from mimicpipe.pools.hdf5_access import child, read_array, read_number, read_text
+from mimicpipe.recorders.hdf5_notes import LARGEST, NOTE, array_to_json, attributes_to_json
 from mimicpipe.recorders.payload import UNKNOWN_SEED
 
-NOTE = "hdf5"
-"""Of an episode's metadata: what only the HDF5 layout has."""
 ROW = ("attempt", "reason", "source_demos", "metadata")
 """Attributes by which a demo is known to be one of mimicpipe's."""
 _DERIVED = frozenset({"num_samples", "success", "seed", "task", *ROW})

@@ -9,12 +9,12 @@ from typing import Any
 import h5py
 import numpy as np
 
-from mimicpipe.convert.notes import attributes_to_json
 from mimicpipe.convert.options import Options
 from mimicpipe.errors import ConfigError, SourceDemoError
 from mimicpipe.pools.hdf5_access import child, child_names, guarded, read_number, read_text
 from mimicpipe.recorders.finished_hdf5 import HEADER
 from mimicpipe.recorders.hdf5_columns import path_of
+from mimicpipe.recorders.hdf5_notes import attributes_to_json
 
 LEROBOT = "lerobot"
 """Attribute of the group `data`: the LeRobot dataset that a conversion has made the file from, as JSON."""

@@ -8,12 +8,11 @@ from typing import Any
 import h5py
 import numpy as np
 
-from mimicpipe.convert.hdf5_demos import NOTE
 from mimicpipe.convert.hdf5_head import LEROBOT
 from mimicpipe.convert.hdf5_scan import OWN_STATE
-from mimicpipe.convert.notes import array_from_json, attributes_from_json
 from mimicpipe.pools.hdf5_writer import LIBVER, set_text, write_array
 from mimicpipe.recorders.hdf5_assembly import write_frames
+from mimicpipe.recorders.hdf5_notes import NOTE, array_from_json, attributes_from_json
 from mimicpipe.recorders.hdf5_sink import Hdf5Sink
 from mimicpipe.recorders.layout import Column, columns_of
 from mimicpipe.recorders.staged import StagedEpisode
