@@ -167,22 +167,26 @@ def build_pool(config: RunConfig, env: MimicEnv, subtasks: Subtasks) -> DataGenI
     return pool
 
 
+def takes_planner(config: RunConfig) -> bool:
+    """Whether the generator's class has a parameter for a planner; the group `planner` is not used otherwise."""
+    target = config.generator["_target_"]
+    _require_importable("generator", target)
+    return "planner" in parameters_of(get_object(target))[0]
+
+
 def build_generator(config: RunConfig, env: MimicEnv, pool: DataGenInfoPool) -> Generator:
     """The generator that all slots share, with a planner if it takes one.
 
     Raises:
         ConfigError: as `build_component`; or the planner cannot serve this env.
     """
-    target = config.generator["_target_"]
     settings = env.task_settings if not config.task["subtasks"] else None
-    _require_importable("generator", target)
-    takes_planner = "planner" in parameters_of(get_object(target))[0]
     return build_component(
         config,
         "generator",
         GENERATOR_RUN_KEYS,
         env=env,
-        **({"planner": build_component(config, "planner", env=env)} if takes_planner else {}),
+        **({"planner": build_component(config, "planner", env=env)} if takes_planner(config) else {}),
         src_demo_datagen_info_pool=pool,
         subtask_configs=pool.subtask_configs,
         datagen_cfg=DataGenConfig(**config.task["datagen"]) if settings is None else settings.datagen,

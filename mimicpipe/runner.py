@@ -133,6 +133,8 @@ class Job:
             pool = build.build_pool(config, env, build.build_subtasks(config))
             self.skipped = list(pool.skipped)
             generator = build.build_generator(config, env, pool)
+            if not build.takes_planner(config):
+                self.choices.pop("planner", None)  # what was not used is not named
             stack.callback(getattr(generator, "close", lambda: None))
             # Last, so that nothing is half-written where something above is refused.
             settled = self._settled()

@@ -123,3 +123,13 @@ def test_the_kinematic_env_has_a_straight_planner_only(planner, tmp_path, capfd)
     assert code == 2
     (line,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
     assert line.endswith("planner=rrt: needs the collision model of env=mujoco; use planner=linear with this env")
+
+
+@pytest.mark.parametrize(("generator", "named"), [("mimicgen", None), ("skillgen", "linear")])
+def test_run_json_names_a_planner_only_where_it_is_used(generator, named, tmp_path):
+    arguments = ["env=kinematic", "pool=scripted", "planner=linear", "recorder=none", "tracker=none", "preview=false"]
+    rest = [f"generator={generator}", "num_demos=2", f"hydra.run.dir={tmp_path / 'run'}"]
+    assert run_main([*arguments, *rest], tmp_path) == 0
+    choices = json.loads((tmp_path / "run" / "run.json").read_text())["choices"]
+    assert choices["generator"] == generator
+    assert choices.get("planner") == named
