@@ -119,7 +119,7 @@ class KinematicEnv(MimicEnv):
 
     def _sample(self, seeds: Seeds) -> list[Tensor]:
         poses = self.task.sample_object_poses(seeds)
-        return [poses[name].to(self.device, torch.float32) for name in self.object_names]
+        return [poses[name].to(self.device, torch.float32, non_blocking=True) for name in self.object_names]
 
     def step(self, actions: Tensor, env_ids: Tensor | None = None) -> None:
         """Advance one control step of 1/20 s; see `MimicEnv.step`.
