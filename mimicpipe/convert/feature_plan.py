@@ -32,13 +32,12 @@ class Plan:
         paths: {feature: key in the demo}.
         header: of the log that episodes are staged in.
         quaternions: their order.
-        is_from_hdf5: the dataset was made from an HDF5 file that mimicpipe had not written.
+        in_tables: features that are no videos.
     """
 
     paths: Mapping[str, str]
     header: Mapping[str, Any]
     quaternions: Quaternions
-    is_from_hdf5: bool
     in_tables: list[str]
 
     def narrowed(self, name: str, values: np.ndarray, where: str) -> np.ndarray:
@@ -124,7 +123,7 @@ def plan_of(files: LeRobotFiles, options: Options, notes: list[str]) -> Plan:
     }
     in_tables = [name for name in paths if files.features[name]["dtype"] != "video"]
     # As a log gives it back.
-    return Plan(paths, json.loads(json.dumps(header)), quaternions, bool(earlier), in_tables)
+    return Plan(paths, json.loads(json.dumps(header)), quaternions, in_tables)
 
 
 def _run_info(files: LeRobotFiles) -> dict[str, Any]:

@@ -163,7 +163,8 @@ def _note(demo: h5py.Group, name: str, where: str, plan: Plan, is_own: bool, has
     derived = _DERIVED if is_own else frozenset({"task"} if isinstance(read_text(demo, "task", where), str) else ())
     attributes, left_out = attributes_to_json(demo, where, derived)
     plan.left_out.update({f"attribute {attribute}": "is too large, or no number or text" for attribute in left_out})
-    note: dict[str, Any] = {"demo": name} | ({"attributes": attributes} if attributes else {})
+    note: dict[str, Any] = {"demo": name} | ({} if is_own else {"foreign": True})
+    note |= {"attributes": attributes} if attributes else {}
     arrays = {}
     for path in plan.whole:
         if path == OWN_STATE and has_state:

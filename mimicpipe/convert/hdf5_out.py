@@ -70,9 +70,10 @@ def _write_demo(data: h5py.Group, number: int, episode: StagedEpisode, columns: 
     name = note.get("demo", f"demo_{number}")
     group = data.create_group(name)
     group.attrs["num_samples"] = np.int64(episode.length)
-    if row.get("success") is not None and not (row["foreign"] and "success" not in note.get("attributes", {})):
+    foreign = note.get("foreign", False)  # what it was made from has attributes of its own, and no others
+    if row.get("success") is not None and not foreign:
         group.attrs["success"] = np.bool_(row["success"])
-    if not row["foreign"] and "attempt" in row:
+    if "attempt" in row and not foreign:
         for key in ("seed", "attempt"):
             group.attrs[key] = np.int64(row[key])
         for key in ("reason", "source_demos"):

@@ -205,7 +205,7 @@ def _packed(files: LeRobotFiles, frames: Frames, row: Row, plan: Plan, index: in
     meta = {"index": index, "slot": 0, "length": row["length"], "task": _task(row), "episode": episode}
     kinds = columns_of(plan.header["features"])
     columns = tuple(np.ascontiguousarray(arrays[kind.name]).reshape(row["length"], *kind.shape) for kind in kinds)
-    return PackedEpisode({**meta, "foreign": plan.is_from_hdf5, **own}, state, columns)
+    return PackedEpisode({**meta, **own}, state, columns)
 
 
 def _task(row: Row) -> str:

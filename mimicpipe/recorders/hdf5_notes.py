@@ -12,7 +12,10 @@ from mimicpipe.pools.hdf5_access import guarded
 from mimicpipe.pools.hdf5_writer import set_text
 
 NOTE = "hdf5"
-"""Of an episode's metadata: what only the HDF5 layout has, `demo`, `attributes` and `arrays` (`tools.convert`)."""
+"""Of an episode's metadata: what only the HDF5 layout has (`tools.convert`).
+
+`demo` (its name), `attributes`, `arrays`, and `foreign`, if it was none of mimicpipe's.
+"""
 LARGEST = 2**20
 """Most bytes of one attribute or array that is kept with an episode."""
 _READABLE = 16
