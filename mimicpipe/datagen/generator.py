@@ -91,9 +91,14 @@ class DataGenerator:
         # The reset is served first. Nothing happens between the two, so there is no need to wait for it.
         await env_reset_queue.put(env_id)
         await env_action_queue.put((env_id, request))
-        await env_action_queue.join()
-        names, eefs = pool.demo_names, pool.eef_names
-        return {"source_demos": [{"eef": eefs[e], "subtask": s, "demo": names[d]} for e, s, d in request.chosen]}
+        try:
+            await env_action_queue.join()
+        finally:
+            names, eefs = pool.demo_names, pool.eef_names
+            sources = [{"eef": eefs[e], "subtask": s, "demo": names[d]} for e, s, d in request.chosen]
+            if run is not None:
+                run.used_demos[env_id] = sources
+        return {"source_demos": sources}
 
     async def execute_trajectory(
         self,

@@ -20,6 +20,7 @@ from mimicpipe.datagen.waypoint import RequestPort
 from mimicpipe.errors import ConfigError, SourceDemoError
 from mimicpipe.pipeline.episode import Attempt
 from mimicpipe.pipeline.protocol import StateMismatchError
+from mimicpipe.pipeline.run_state import RunState
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class ReplayGenerator:
         env_action_queue: RequestPort,
         *,
         attempt: Attempt,
+        run: RunState | None = None,
     ) -> dict[str, Any]:
         """Replay one demo.
 
@@ -83,11 +85,15 @@ class ReplayGenerator:
             env_reset_queue: where the demo's initial state is asked for.
             env_action_queue: where its actions are put.
             attempt: its index chooses the demo.
+            run: is told the demo, so that also a replay that fails names it.
 
         Returns:
             "source_demos": [{"eef", "subtask", "demo"}]; the demo has no subtasks here, so `subtask` is None.
         """
         demo = self.demos[attempt.index % len(self.demos)]
+        sources = [{"eef": eef, "subtask": None, "demo": demo.name} for eef in self.env.eef_names]
+        if run is not None:
+            run.used_demos[env_id] = sources
         await env_reset_queue.put((env_id, demo.initial_state))
         await env_reset_queue.join()
         ids = torch.tensor([env_id], dtype=torch.int64, device=self.env.device)
@@ -95,7 +101,7 @@ class ReplayGenerator:
             self._compare(demo, step, ids)
             await env_action_queue.put((env_id, action))
             await env_action_queue.join()
-        return {"source_demos": [{"eef": eef, "subtask": None, "demo": demo.name} for eef in self.env.eef_names]}
+        return {"source_demos": sources}
 
     def _compare(self, demo: SourceDemo, step: int, ids: Tensor) -> None:
         if demo.states is not None:

@@ -148,7 +148,7 @@ class SkillGenerator:
         ids = torch.tensor([env_id], dtype=torch.int64, device=self.env.device)
         this = SkillAttempt(env_id, attempt.seed, attempt.index, visible, run, run.options.seed, ids)
         eefs = [EefScript(spec) for spec in self._specs]
-        chosen: list[dict[str, Any]] = []
+        chosen = run.used_demos[env_id] = list[dict[str, Any]]()
         first: int | None = None
         while not timing.done(slots)[0]:
             wanted = timing.wanted(slots)[0].tolist()

@@ -171,7 +171,9 @@ async def _finish(run: RunState, slot: int, attempt: Attempt, returned: Returned
         success, reason = run.judge(slot)
         if success and returned.vetoed:
             success, reason = False, "not_successful"
-    outcome = Outcome(attempt.index, slot, attempt.seed, success, reason, run.length(slot), returned.source_demos)
+    sources = returned.source_demos or run.used_demos.get(slot, [])
+    run.used_demos.pop(slot, None)
+    outcome = Outcome(attempt.index, slot, attempt.seed, success, reason, run.length(slot), sources)
     if isinstance(error, PlanFailedError | StateMismatchError):
         outcome.detail = str(error)
     episode: Episode | None = None

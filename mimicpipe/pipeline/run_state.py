@@ -113,6 +113,9 @@ class RunState:
             self.perturbation = Perturbation(env, perturbation)
         self.success_term: SuccessTerm = success_term or (lambda e: e.success())
         self.attempts: list[Attempt | None] = [None] * n
+        self.used_demos: dict[int, list[Any]] = {}
+        """{slot: what its attempt has been made of so far}, as a generator may tell it: an attempt that ends with an
+        exception returns nothing."""
         self.was_reset = np.zeros(n, dtype=np.bool_)
         self.start = np.zeros(n, dtype=np.int64)
         """The batch step in which the slot's episode began, and one more for each step that it sat out."""

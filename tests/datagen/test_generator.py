@@ -98,6 +98,16 @@ def test_most_attempts_lift_the_cube_and_say_what_they_are_made_of() -> None:
     assert len({source["demo"] for outcome in outcomes for source in outcome.source_demos}) == 6
 
 
+def test_an_attempt_that_ends_with_an_exception_says_what_it_was_made_of() -> None:
+    whole = {outcome.attempt: outcome for outcome in run(make(2), 6)[0]}
+    outcomes, _ = run(make(2), 6, max_episode_steps=20)
+    assert {outcome.reason for outcome in outcomes} == {"timeout"}
+    for outcome in outcomes:
+        used = outcome.source_demos
+        assert used
+        assert used == whole[outcome.attempt].source_demos[: len(used)]
+
+
 def test_balanced_selection_uses_each_demo_equally_at_every_num_envs() -> None:
     def made(num_envs: int) -> DataGenerator:
         env = ArmEnv(num_envs)

@@ -86,6 +86,7 @@ def test_the_first_step_that_is_not_as_recorded_is_named() -> None:
     actions[6, 1] += 0.25
     outcomes, _ = replayed([good, replace(other, actions=actions)], 4)
     assert [outcome.reason for outcome in outcomes] == ["success", "state_mismatch"] * 2
+    assert [o.source_demos[0]["demo"] for o in outcomes] == [good.name, other.name] * 2
     assert outcomes[1].detail == (
         "step 7: number 7 of the state deviates by 0.25 from the recording; the tolerance is 0.001"
     )

@@ -213,6 +213,16 @@ def test_no_way_to_any_demo_is_a_failed_plan(tries):
     assert len(planner_of(generator).asked) == 4 * min(tries, 5)
 
 
+def test_a_plan_that_fails_later_leaves_the_names_of_the_demos_before_it():
+    second = [subtasks()[0], replace(subtasks()[1], subtask_start_signal="soon", object_turns=1)]
+    refuses = lambda request: request.number > 0  # noqa: E731
+    generator = generator_of(2, lambda env: PickyPlanner(env, refuses), configs=second)
+    outcomes, _ = run(generator, 3)
+    assert [outcome.reason for outcome in outcomes] == ["plan_failed"] * 3
+    assert all([part["subtask"] for part in outcome.source_demos] == [0] for outcome in outcomes)
+    assert all(outcome.length > 0 for outcome in outcomes)
+
+
 def test_eefs_follow_their_own_subtasks_and_a_way_is_planned_for_each():
     generator = generator_of(3, eefs=("left", "right"))
     outcomes, _ = run(generator, 4)
