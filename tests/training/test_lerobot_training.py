@@ -17,9 +17,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from in_process import run_main
 
 
-def job(policy="act", **other):
-    given = {"episodes": 3, "out": Path("out"), "steps": 7, "batch": 8, "seed": 1, "device": "cpu"}
-    return LeRobotJob(policy, Path("/data/pick"), **{**given, "has_cameras": False, **other})
+def job(policy: str = "act", *, has_cameras: bool = False) -> LeRobotJob:
+    return LeRobotJob(
+        policy, Path("/data/pick"), episodes=3, out=Path("out"), steps=7, batch=8, seed=1, device="cpu",
+        has_cameras=has_cameras,
+    )  # fmt: skip
 
 
 def test_the_command_line():

@@ -1,0 +1,1 @@
+"""Whether policies learn from generated demos; see README.md in this folder."""
