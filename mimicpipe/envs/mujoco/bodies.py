@@ -18,6 +18,10 @@ _KINDS = {
 _JOINTS = {"slide": mujoco.mjtJoint.mjJNT_SLIDE, "hinge": mujoco.mjtJoint.mjJNT_HINGE}
 
 
+_PRISM_SIDES = 32
+"""The corners lie on the cylinder, so flat sides are 0.5 % of the radius inside it."""
+
+
 def joint_name(name: str) -> str:
     """Of the joint of an object or a part."""
     return f"{name}_joint"
@@ -32,33 +36,33 @@ def surface(timestep: float, friction: float = 1.0) -> dict[str, Any]:
     }
 
 
-def add_object(spec: mujoco.MjSpec, item: ObjectSpec) -> None:
-    """Add a free body; it meets everything."""
+def add_object(spec: mujoco.MjSpec, item: ObjectSpec, prisms: bool = False) -> None:
+    """Add a free body; it meets everything. With `prisms`, its cylinders have 32 flat sides."""
     body = spec.worldbody.add_body(name=item.name, pos=[TABLE_CENTRE[0], TABLE_CENTRE[1], item.half_size[2]])
     body.add_freejoint(name=joint_name(item.name))
     shapes = item.shapes or (Shape("box", item.half_size),)
     bits = (OBJECT_BIT, TABLE_BIT | OBJECT_BIT | ROBOT_BITS)
-    _add_shapes(spec, body, item.name, shapes, item.rgba, item.mass, bits)
+    _add_shapes(spec, body, item.name, shapes, item.rgba, item.mass, bits, prisms)
 
 
-def add_fixture(spec: mujoco.MjSpec, item: FixtureSpec) -> None:
+def add_fixture(spec: mujoco.MjSpec, item: FixtureSpec, prisms: bool = False) -> None:
     """Add a body that the reset places: a mocap body, whose pose is an input of the physics and not a part of qpos.
 
     It and its parts meet objects and robots, but neither the table nor fixtures: a drawer slides within its limits.
     """
     body = spec.worldbody.add_body(name=item.name, pos=[TABLE_CENTRE[0], TABLE_CENTRE[1], 0.0], mocap=True)
-    _add_shapes(spec, body, item.name, item.shapes, item.rgba, 0.0, (0, OBJECT_BIT | ROBOT_BITS))
+    _add_shapes(spec, body, item.name, item.shapes, item.rgba, 0.0, (0, OBJECT_BIT | ROBOT_BITS), prisms)
     for part in item.parts:
-        _add_part(spec, body, part)
+        _add_part(spec, body, part, prisms)
 
 
-def _add_part(spec: mujoco.MjSpec, fixture: "mujoco.MjsBody", part: PartSpec) -> None:
+def _add_part(spec: mujoco.MjSpec, fixture: "mujoco.MjsBody", part: PartSpec, prisms: bool) -> None:
     body = fixture.add_body(name=part.name, pos=part.pos, gravcomp=1.0 if part.joint == "slide" else 0.0)
     body.add_joint(
         name=joint_name(part.name), type=_JOINTS[part.joint], axis=part.axis, pos=part.anchor, range=part.limits,
         limited=True, damping=part.damping, frictionloss=part.friction,
     )  # fmt: skip
-    _add_shapes(spec, body, part.name, part.shapes, part.rgba, part.mass, (0, OBJECT_BIT | ROBOT_BITS))
+    _add_shapes(spec, body, part.name, part.shapes, part.rgba, part.mass, (0, OBJECT_BIT | ROBOT_BITS), prisms)
 
 
 def _add_shapes(
@@ -69,17 +73,30 @@ def _add_shapes(
     rgba: Rgba,
     mass: float,
     bits: tuple[int, int],
+    prisms: bool,
 ) -> None:
     solid = [shape for shape in shapes if shape.collides]
     volume = sum(_volume(shape) for shape in solid)
     for index, shape in enumerate(shapes):
         contype, conaffinity = bits if shape.collides else (0, 0)
+        named = name if index == 0 else f"{name}_{index}"
+        form: dict[str, Any] = {"type": _KINDS[shape.kind], "size": [*shape.size, 0.0][:3]}
+        if prisms and shape.kind == "cylinder" and shape.collides:
+            form = {"type": mujoco.mjtGeom.mjGEOM_MESH, "meshname": _add_prism(spec, named, shape)}
         body.add_geom(
-            name=name if index == 0 else f"{name}_{index}", type=_KINDS[shape.kind],
-            size=[*shape.size, 0.0][:3], pos=shape.pos, quat=shape.quat, rgba=shape.rgba or rgba,
+            name=named, pos=shape.pos, quat=shape.quat, rgba=shape.rgba or rgba,
             mass=mass * (_volume(shape) / volume) if shape.collides else 0.0,
-            contype=contype, conaffinity=conaffinity, **surface(spec.option.timestep, shape.friction),
+            contype=contype, conaffinity=conaffinity, **form, **surface(spec.option.timestep, shape.friction),
         )  # fmt: skip
+
+
+def _add_prism(spec: mujoco.MjSpec, name: str, shape: Shape) -> str:
+    """Add a mesh for a cylinder; its name."""
+    radius, half = shape.size
+    corners = [2.0 * math.pi * side / _PRISM_SIDES for side in range(_PRISM_SIDES)]
+    points = [(radius * math.cos(a), radius * math.sin(a), z) for a in corners for z in (-half, half)]
+    spec.add_mesh(name=name, uservert=[number for point in points for number in point])
+    return name
 
 
 def _volume(shape: Shape) -> float:

@@ -25,12 +25,13 @@ def camera_names(task: Task) -> tuple[str, ...]:
     return (FRONT, *(prefix_of(task, name) + WRIST for name in task.eef_names))
 
 
-def build_model(task: Task, image_size: tuple[int, int]) -> mujoco.MjModel:
+def build_model(task: Task, image_size: tuple[int, int], prisms: bool = False) -> mujoco.MjModel:
     """Compile a task's scene.
 
     Args:
         task: names its bodies.
         image_size: (height, width) of camera frames; only sizes the off-screen buffer, physics is the same for all.
+        prisms: make cylinders that collide of flat sides, for physics that finds one contact only of a round one.
 
     Returns:
         A model whose qpos is: 7 joints and 2 fingers of each arm, the joints of the fixtures' parts, then 7 numbers
@@ -53,9 +54,9 @@ def build_model(task: Task, image_size: tuple[int, int]) -> mujoco.MjModel:
     _add_cameras(spec, prefixes)
     task.add_fixtures(spec)
     for fixture in task.fixtures:
-        add_fixture(spec, fixture)
+        add_fixture(spec, fixture, prisms)
     for item in task.objects:
-        add_object(spec, item)
+        add_object(spec, item, prisms)
     return spec.compile()
 
 

@@ -90,7 +90,7 @@ class MujocoWarpEnv(MimicEnv):
         self.action_dim = action_dim(control) * len(self.arms)
         self.action_feature = action_feature(control, [arm.prefix for arm in self.arms])
         self.observation_features = observation_features(task, self.arms, cameras, image_size)
-        self.model = build_model(task, image_size)
+        self.model = build_model(task, image_size, prisms=True)
         self._initial = InitialStates(self.model, task, self.arms)
         self._build(max_contacts, cameras, image_size)
 

@@ -162,6 +162,6 @@ def device_model(model: mujoco.MjModel) -> Any:
     known = copy.copy(model)
     known.opt.disableflags &= ~mujoco.mjtDisableBit.mjDSBL_AUTORESET.value
     with warnings.catch_warnings():
-        # Cylinders touch boxes in one point only; docs/design.md says what that means.
+        # Said of the arm's capsules against what is not round, where one contact is enough.
         warnings.filterwarnings("ignore", message="MULTICCD is enabled")
         return mujoco_warp.put_model(known)
