@@ -1,5 +1,6 @@
 """The cells of the experiment (a task, a number of demos), the data they need, and how one is measured."""
 
+import functools
 import json
 import os
 import shutil
@@ -122,7 +123,7 @@ class Cell:
         return ("experiment=policy_learning", *which, "dataset.overwrite=true")
 
     def _config(self) -> RunConfig:
-        return compose(*self._overrides())
+        return _composed(self._overrides())
 
     def _data(self, runs: Path) -> Path:
         """Output folder of the run with the demos; it is run unless it is there, complete and of this config."""
@@ -134,6 +135,11 @@ class Cell:
             environment = {**os.environ, "OMP_NUM_THREADS": "1"}
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
         return folder
+
+
+@functools.cache  # of each run once; composing takes as long as a thousand control steps
+def _composed(overrides: tuple[str, ...]) -> RunConfig:
+    return compose(*overrides)
 
 
 def same(row: dict[str, Any], cell: Cell) -> bool:
