@@ -37,11 +37,14 @@ def test_figures_of_a_cpu_are_never_shown() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_nothing_is_written(tmp_path, capsys) -> None:
-    assert cli.main(["--out", str(tmp_path)]) == 2
+@pytest.mark.parametrize(
+    ("arguments", "code", "begins"), [([], 0, "not measured: "), (["--device", "cuda:0"], 2, "error: ")]
+)
+def test_without_a_gpu_nothing_is_written(tmp_path, capsys, arguments, code, begins) -> None:
+    assert cli.main([*arguments, "--out", str(tmp_path)]) == code
     assert not list(tmp_path.iterdir())
     error = capsys.readouterr().err
-    assert error.startswith("error: ")
+    assert error.startswith(begins)
     assert error.count("\n") == 1
 
 
