@@ -109,7 +109,7 @@ class Cell:
         assert found.notes is not None
         found.check(env)
         settings = self.size.rollouts
-        check_fresh(settings, found.notes.dataset["seed"], found.notes.dataset["attempt_seeds"])
+        check_fresh(settings, found.notes.dataset["run_seeds"], found.notes.dataset["attempt_seeds"])
         played = evaluate(env, found.policy, found.config.task["hold_steps"], settings).summary()
         kept = ("successes", "episodes", "success_rate", "wilson_95", "reasons", "mean_length_of_successes")
         return {name: played[name] for name in kept}

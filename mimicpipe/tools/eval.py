@@ -39,8 +39,8 @@ def play(args: argparse.Namespace, keys: dict[str, str]) -> dict[str, Any]:
     found = load(args.checkpoint, args.run, args.device)
     settings = EvalSettings(args.episodes, args.max_steps, args.seed)
     seeds = () if found.notes is None else found.notes.dataset["attempt_seeds"]
-    run_seed = found.config.seed if found.notes is None else found.notes.dataset["seed"]
-    check_fresh(settings, run_seed, seeds)
+    run_seeds = [found.config.seed] if found.notes is None else found.notes.dataset["run_seeds"]
+    check_fresh(settings, run_seeds, seeds)
     config = eval_config(found.config, keys, found.cameras)
     env = build_env(config)
     try:
@@ -102,7 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="eval",
         description="Play a policy in fresh scenes and count its successes, with Wilson's 95 % interval.",
-        epilog="Exit code: 0, 2 for a wrong argument or no policy, 1 for a simulator or policy that failed.",
+        epilog="Exit code: 0, 2 for a wrong argument or no policy, 1 for a simulator or policy that failed, "
+        "130 for Ctrl-C.",
     )
     parser.add_argument("checkpoint", type=Path, help="folder of tools.train, or LeRobot's (pretrained_model)")
     parser.add_argument("key", nargs="*", help=f"{', '.join(f'{key}=...' for key in _KEYS)}; else as the dataset's run")
@@ -128,6 +129,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (MimicpipeError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     print(line(report))
     return 0
 

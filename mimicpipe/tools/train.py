@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="train",
         description="Train a policy on a LeRobot dataset of a run.",
         epilog="Options of lerobot_train stand behind --, e.g. -- --policy.chunk_size=50. Exit code: 0, 2 for a wrong "
-        "argument, 1 for training that failed.",
+        "argument, 1 for training that failed, 130 for Ctrl-C.",
     )
     parser.add_argument("dataset", type=Path, help="folder of a dataset")
     parser.add_argument("--policy", choices=POLICIES, default="bc", help="which (default: bc)")
@@ -118,6 +118,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (MimicpipeError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     print(f"checkpoint  {out}\nplay it     python -m mimicpipe.tools.eval {out}")
     return 0
 

@@ -39,7 +39,7 @@ class Notes:
     config: dict[str, Any]
     """Of the run that made the dataset, `RunConfig.to_dict`."""
     dataset: dict[str, Any]
-    """episodes, frames, seed and attempt seeds of what was learned from."""
+    """episodes, frames, and the seeds of the runs and of the attempts of what was learned from."""
     fps: float
     names: dict[str, list[str]]
     """{feature: names}: the observations that it reads, and `action`."""
@@ -57,7 +57,7 @@ def notes_of(policy: str, config: RunConfig, demos: Demos, training: Mapping[str
         "episodes": len(demos.lengths),
         "frames": int(demos.lengths.sum()),
         "longest": int(demos.lengths.max()),
-        "seed": demos.run.get("seed"),
+        "run_seeds": list(demos.run_seeds),
         "attempt_seeds": list(demos.seeds),
     }
     names = {name: list(own) for name, own in demos.names.items()}
@@ -65,9 +65,11 @@ def notes_of(policy: str, config: RunConfig, demos: Demos, training: Mapping[str
 
 
 def write_notes(folder: Path, notes: Notes) -> None:
-    """Write `policy.json` into a folder that is there."""
+    """Write `policy.json` into a folder that is there, in one step."""
     text = json.dumps({"format": _FORMAT, **asdict(notes)}, indent=1)
-    (folder / NOTES).write_text(text + "\n", encoding="utf-8")
+    growing = folder / f".{NOTES}.new"
+    growing.write_text(text + "\n", encoding="utf-8")
+    os.replace(growing, folder / NOTES)
 
 
 def read_notes(folder: Path) -> Notes:

@@ -1,6 +1,7 @@
 """What a policy learns from: the numeric columns of a LeRobot dataset's first episodes, and where they come from."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,8 @@ class Demos:
     fps: float
     seeds: tuple[int, ...]
     """Seeds of the attempts that the episodes are; empty where the dataset does not say."""
-    run: dict[str, Any]
-    """What a mimicpipe recorder noted of its run (task, variant, seed); empty where another program wrote the data."""
+    run_seeds: tuple[int, ...]
+    """Of the runs that made it, several where datasets were merged; empty where another program wrote the data."""
 
 
 def load_demos(root: Path, episodes: int | None = None) -> Demos:
@@ -65,7 +66,7 @@ def load_demos(root: Path, episodes: int | None = None) -> Demos:
         names,
         files.fps,
         _seeds(root, count),
-        _run(root),
+        _run_seeds(root),
     )
 
 
@@ -78,11 +79,20 @@ def _names(files: LeRobotFiles, feature: str, width: int) -> tuple[str, ...]:
     return tuple(map(str, range(width)))
 
 
-def _run(root: Path) -> dict[str, Any]:
+def _run_seeds(root: Path) -> tuple[int, ...]:
     try:
-        return json.loads((root / INFO_FILE).read_text(encoding="utf-8"))["run"]
+        run: dict[str, Any] = json.loads((root / INFO_FILE).read_text(encoding="utf-8"))["run"]
     except FileNotFoundError:
-        return {}
+        return ()
+    return tuple(run["seed"] for run in _single(run) if "seed" in run)
+
+
+def _single(run: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Notes of each run that a dataset comes from; one that was merged has those of its parts, which may be merged."""
+    for part in run.get("merged", ()):
+        yield from _single(part)
+    if "merged" not in run:
+        yield run
 
 
 def _seeds(root: Path, count: int) -> tuple[int, ...]:

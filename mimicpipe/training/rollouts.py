@@ -64,7 +64,7 @@ class Evaluation:
         }
 
 
-def check_fresh(settings: EvalSettings, run_seed: int | None, trained_on: Sequence[int]) -> None:
+def check_fresh(settings: EvalSettings, run_seeds: Sequence[int], trained_on: Sequence[int]) -> None:
     """Refuse scenes that the policy has seen, or that its data were chosen from.
 
     A run with seed s draws scene k from the key `attempt_seeds(s, k)`, so another s is other scenes; that none of the
@@ -74,7 +74,7 @@ def check_fresh(settings: EvalSettings, run_seed: int | None, trained_on: Sequen
         ConfigError: the seed is that of the dataset's run, or a scene is one that it was trained on.
     """
     clash = set(attempt_seeds(settings.seed, range(settings.episodes)).tolist()) & set(trained_on)
-    if settings.seed == run_seed or clash:
+    if settings.seed in run_seeds or clash:
         raise ConfigError(
             f"--seed {settings.seed}: the dataset was generated with this seed, so these scenes are not new to the "
             "policy; give another one"

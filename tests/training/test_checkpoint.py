@@ -40,7 +40,7 @@ def test_what_is_written_is_read(made, folder):
     read = read_notes(folder)
     assert asdict(read) == json.loads(json.dumps(asdict(notes)))
     assert read.run_config().hash() == notes.run_config().hash()
-    assert read.dataset == {"episodes": 12, "frames": 240, "longest": 20, "seed": 0, "attempt_seeds": [11, 12]}
+    assert read.dataset == {"episodes": 12, "frames": 240, "longest": 20, "run_seeds": [0], "attempt_seeds": [11, 12]}
     policy = load_bc(folder, read)
     seen = {"observation.state": torch.tensor([[0.4, -0.2]])}
     slot, seed, step = np.array([0]), np.array([5]), np.array([0])

@@ -93,11 +93,11 @@ def test_an_action_that_is_not_finite_is_the_policys_error(config):
 
 def test_scenes_of_the_data_are_refused():
     with pytest.raises(ConfigError, match="--seed 3: the dataset was generated with this seed"):
-        check_fresh(EvalSettings(seed=3), 3, ())
+        check_fresh(EvalSettings(seed=3), [1, 3], ())
     scene = int(attempt_seeds(7, 41))
     with pytest.raises(ConfigError, match="--seed 7"):
-        check_fresh(EvalSettings(episodes=100, seed=7), 3, [scene])
-    check_fresh(EvalSettings(episodes=41, seed=7), 3, [scene])  # the 41 scenes before it are new
+        check_fresh(EvalSettings(episodes=100, seed=7), [3], [scene])
+    check_fresh(EvalSettings(episodes=41, seed=7), [3], [scene])  # the 41 scenes before it are new
 
 
 def test_keys_of_the_simulator_are_checked(config):

@@ -17,5 +17,5 @@ def toy_demos(episodes: int = 12, length: int = 20, seeds: tuple[int, ...] = ())
         {"observation.state": ("a", "b"), "action": ("da", "db")},
         20.0,
         seeds,
-        {"seed": 0},
+        (0,),
     )
