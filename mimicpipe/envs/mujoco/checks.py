@@ -15,6 +15,8 @@ def torch_device(device: str) -> torch.device:
         raise ConfigError(f"env.device={device}: not a torch device; use cpu or cuda:0") from error
     if out.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"env.device={device}: no CUDA on this machine; use env.device=cpu")
+    if out.type == "cuda" and out.index is None:
+        return torch.device("cuda", torch.cuda.current_device())  # as its tensors say it
     return out
 
 

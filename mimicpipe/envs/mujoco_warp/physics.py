@@ -135,8 +135,9 @@ class WarpPhysics:
         return self._graph is not None
 
     def _plain_steps(self) -> None:
-        for _ in range(self._substeps):
-            mujoco_warp.step(self._model, self._data)
+        with wp.ScopedDevice(self._device):  # MuJoCo-Warp launches on Warp's current device, wherever its data are
+            for _ in range(self._substeps):
+                mujoco_warp.step(self._model, self._data)
 
     def _trusted_cpu_graph(self) -> Any:
         """The steps as a graph of the CPU; None where it does not give the bits of the launches."""

@@ -66,9 +66,7 @@ class BatchRenderer:
 
     def render(self, state: wp.array, diverged: wp.array, stream: Any) -> dict[str, Tensor]:
         """Frames {camera: (N, H, W, 3)} uint8 of states (N, S + 7 F), drawn on a stream (None on the CPU)."""
-        if stream is None:
-            return self._render(state, diverged)
-        with wp.ScopedStream(stream, sync_enter=False):
+        with wp.ScopedDevice(self._device), wp.ScopedStream(stream, sync_enter=False):
             return self._render(state, diverged)
 
     def _render(self, state: wp.array, diverged: wp.array) -> dict[str, Tensor]:

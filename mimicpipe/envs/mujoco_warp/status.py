@@ -20,6 +20,7 @@ class Status:
 
     def __init__(self, device: torch.device, max_contacts: int) -> None:
         self._max_contacts = max_contacts
+        self._device = device
         self._tensor = torch.zeros(2, dtype=torch.int32, device=device)
         self.words = wp.from_torch(self._tensor)
         self._copied = torch.cuda.Event() if device.type == "cuda" else None
@@ -30,7 +31,7 @@ class Status:
         """Begin to copy, behind what the caller's stream does now, unless a copy is on its way."""
         if self._copied is not None and not self._asked:
             self._host.copy_(self._tensor, non_blocking=True)
-            self._copied.record()
+            self._copied.record(torch.cuda.current_stream(self._device))
             self._asked = True
 
     def check(self) -> None:
