@@ -159,6 +159,24 @@ class PickEventsCfg:
     reset_scene = EventTermCfg(func=pick_terms.reset_scene, mode="reset", params={"variant": "D0"})
 
 
+def newton_cfg(njmax: int, nconmax: int) -> NewtonCfg:
+    """Physics as in env=mujoco: steps of 5 ms, elliptic cones; contacts so stiff that a finger sinks in less than 1 mm.
+
+    Args:
+        njmax: most constraint rows of a slot.
+        nconmax: most contacts of a slot.
+    """
+    return NewtonCfg(
+        num_substeps=2,
+        use_cuda_graph=True,  # which a CPU ignores
+        default_shape_cfg=NewtonShapeCfg(ke=1e4, kd=200.0),
+        solver_cfg=MJWarpSolverCfg(
+            integrator="implicitfast", cone="elliptic", impratio=10.0, njmax=njmax, nconmax=nconmax,
+            iterations=20, ls_iterations=50,
+        ),
+    )  # fmt: skip
+
+
 @configclass
 class PickIkRelEnvCfg(ManagerBasedRLEnvCfg, MimicEnvCfg):
     """Actions are pose changes: metres, and radians as an axis-angle vector."""
@@ -177,15 +195,7 @@ class PickIkRelEnvCfg(ManagerBasedRLEnvCfg, MimicEnvCfg):
         self.decimation = 5
         self.episode_length_s = 30.0
         self.sim.dt = 0.01
-        self.sim.physics = NewtonCfg(
-            num_substeps=2,  # 5 ms, as in env=mujoco
-            use_cuda_graph=True,  # which a CPU ignores
-            default_shape_cfg=NewtonShapeCfg(ke=1e4, kd=200.0),
-            solver_cfg=MJWarpSolverCfg(
-                integrator="implicitfast", cone="elliptic", impratio=10.0, njmax=120, nconmax=40,
-                iterations=20, ls_iterations=50,
-            ),
-        )  # fmt: skip
+        self.sim.physics = newton_cfg(njmax=120, nconmax=40)
         self.mimic_recorder_config = AnnotatedRecorderCfg()
         datagen = self.datagen_config
         datagen.name = PickTask.name
