@@ -81,6 +81,7 @@ def plan_of(files: LeRobotFiles, options: Options, notes: list[str]) -> Plan:
     Raises:
         ConfigError: two features would stand at one place, there is no action, or an option cannot be.
     """
+    _check_info(files)
     run_info = _run_info(files)
     earlier = run_info.pop(CONVERSION, None) or {}
     known: Mapping[str, Any] = earlier.get("keys", {})
@@ -124,6 +125,17 @@ def plan_of(files: LeRobotFiles, options: Options, notes: list[str]) -> Plan:
     in_tables = [name for name in paths if files.features[name]["dtype"] != "video"]
     # As a log gives it back.
     return Plan(paths, json.loads(json.dumps(header)), quaternions, in_tables)
+
+
+def _check_info(files: LeRobotFiles) -> None:
+    features, rate = files.info["features"], files.info["fps"]
+    whole = isinstance(features, dict) and all(
+        isinstance(feature, dict) and isinstance(feature.get("dtype"), str) and isinstance(feature.get("shape"), list)
+        for feature in features.values()
+    )
+    if not whole or not isinstance(rate, int | float) or rate <= 0:
+        what = "features without dtype and shape" if not whole else f"fps {rate!r}"
+        raise SourceDemoError(f"{files.root / 'meta' / 'info.json'}: damaged ({what}); copy the dataset again")
 
 
 def _run_info(files: LeRobotFiles) -> dict[str, Any]:

@@ -37,15 +37,22 @@ def digest_parts(root: Path) -> dict[str, str]:
     Of an HDF5 file of demos, or the folder that `recorder=hdf5` makes: see `hdf5_digest`.
 
     Raises:
-        ConfigError: no LeRobot v3 dataset there, and no such file.
+        ConfigError: no LeRobot v3 dataset there, and no such file, or one that is damaged.
     """
     if (file := hdf5_file(root)) is not None:
         return hdf5_digest_parts(file)
     try:
         info = json.loads((root / "meta" / "info.json").read_text(encoding="utf-8"))
-        features: Mapping[str, Any] = info["features"]
-    except (OSError, ValueError, KeyError):
+        features: Mapping[str, Any] = dict(info["features"])
+    except (OSError, ValueError, KeyError, TypeError):
         raise ConfigError(f"{root}: no LeRobot v3 dataset (no meta/info.json that can be read)") from None
+    try:
+        return _parts(root, info, features)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{root}: damaged ({' '.join(str(error).split())}); copy the dataset again") from error
+
+
+def _parts(root: Path, info: Mapping[str, Any], features: Mapping[str, Any]) -> dict[str, str]:
     episodes = _rows(root / "meta" / "episodes")
     parts = {
         "info": _hash_json({key: info.get(key) for key in _INFO_KEYS}),

@@ -37,10 +37,13 @@ class FinishedDataset:
         try:
             info = json.loads((root / "meta" / "info.json").read_text(encoding="utf-8"))
             notes = json.loads((root / INFO_FILE).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            self._read(info, notes)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
             raise ConfigError(
-                f"{root}: no dataset of a mimicpipe recorder (no meta/info.json and {INFO_FILE})"
+                f"{root}: no dataset of a mimicpipe recorder (no meta/info.json and {INFO_FILE} that can be read)"
             ) from None
+
+    def _read(self, info: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
         self._length: int = info["total_episodes"]
         features = {name: feature for name, feature in info["features"].items() if name not in DEFAULT_FEATURES}
         self.header: dict[str, Any] = {

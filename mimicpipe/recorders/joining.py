@@ -85,7 +85,8 @@ def merge(root: Path, sources: Sequence[Path], overwrite: bool = False) -> int:
         The number of episodes.
 
     Raises:
-        ConfigError: a source is no such dataset, or they don't have the same features, rate and video settings.
+        ConfigError: a source is no such dataset or damaged, they don't have the same features, rate and video settings,
+            or `root` lies in one.
         OSError: the disk is full, or fails.
     """
     root = check_root(root, overwrite)
@@ -94,6 +95,8 @@ def merge(root: Path, sources: Sequence[Path], overwrite: bool = False) -> int:
         raise ConfigError("merge: name at least one dataset")
     if root in [source.resolve() for source in sources]:
         raise ConfigError(f"{root}: is one of the datasets to merge; choose another folder")
+    if inside := [source for source in sources if source.resolve() in root.parents]:
+        raise ConfigError(f"{root}: lies in {inside[0]}, one of the datasets to merge; choose another folder")
     first = datasets[0]
     for dataset in datasets[1:]:
         for key in _MUST_AGREE:
@@ -130,7 +133,16 @@ def find_staged(run: Path) -> list[Path]:
 
 def _all_episodes(datasets: Sequence[Finished]) -> Iterator[StagedEpisode]:
     for dataset in datasets:
-        yield from dataset
+        episodes = iter(dataset)
+        while True:
+            try:
+                episode = next(episodes)
+            except StopIteration:
+                break
+            except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+                reason = " ".join(str(error).split())
+                raise ConfigError(f"{dataset.root}: cannot be read ({reason}); copy the dataset again") from error
+            yield episode
 
 
 def _all_pixels(datasets: Sequence[Finished]) -> dict[str, Pixels] | None:

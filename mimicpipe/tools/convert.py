@@ -16,6 +16,7 @@ from mimicpipe.convert.options import Converted, Options
 from mimicpipe.errors import ConfigError, MimicpipeError, RecorderError
 from mimicpipe.pools.lerobot_files import is_dataset
 from mimicpipe.recorders.layout import HDF5_NAME
+from mimicpipe.tools.merge import in_flags
 
 _SUFFIXES = (".hdf5", ".h5")
 _ONLY_FROM_HDF5 = ("fps", "task", "repo_id", "common", "success_only", "mask", "images", "workers")
@@ -28,12 +29,14 @@ def convert(source: Path, target: Path, options: Options) -> Converted:
     Raises:
         ConfigError, SourceDemoError, RecorderError, OSError: as `to_lerobot` and `to_hdf5`.
     """
+    if not source.exists():
+        raise ConfigError(f"{source}: no such file or folder")
     if is_dataset(source):
         from mimicpipe.convert.to_hdf5 import to_hdf5
 
         _refuse(options, _ONLY_FROM_HDF5, "a LeRobot dataset")
         if target.suffix not in _SUFFIXES:
-            raise ConfigError(f"{target}: {source} is a LeRobot dataset, so TARGET is a file named ....hdf5")
+            raise ConfigError(f"{target}: {source} is a LeRobot dataset, so TARGET is a new file, NAME.hdf5")
         return to_hdf5(source, target, options, _say)
     from mimicpipe.convert.to_lerobot import to_lerobot
 
@@ -101,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in args.items()}
         result = convert(source.expanduser(), target.expanduser(), Options(**given))
     except (MimicpipeError, RecorderError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {in_flags(str(error))}", file=sys.stderr)
         return 2 if isinstance(error, MimicpipeError) else 1
     except KeyboardInterrupt:
         print("interrupted: give the same command again, and it goes on", file=sys.stderr)

@@ -47,6 +47,8 @@ def open_dataset(root: Path) -> Dataset:
     Raises:
         ConfigError: no LeRobot dataset there.
     """
+    if root.is_file():
+        raise ConfigError(f"{root}: is a file; name the folder of a LeRobot v3 dataset")
     try:
         info = json.loads((root / "meta" / "info.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -67,6 +69,8 @@ def structure(data: Dataset) -> str:
     missing = [key for key in ("codebase_version", "fps", "features", "total_episodes", "total_frames", "total_tasks",
                                "data_path") if key not in info]  # fmt: skip
     _require(not missing, f"meta/info.json has no {', '.join(missing)}")
+    rate = info["fps"]
+    _require(isinstance(rate, int | float) and rate > 0, f"fps is {rate!r}, not a number above 0")
     _require(info["codebase_version"] == VERSION, f"codebase_version is {info['codebase_version']}, not {VERSION}")
     for name in ("meta/tasks.parquet", "meta/stats.json"):
         _require((data.root / name).is_file(), f"no {name}")
@@ -89,6 +93,9 @@ def counts(data: Dataset) -> str:
         len(episodes) == info["total_episodes"], f"{len(episodes)} episodes, {info['total_episodes']} in info.json"
     )
     _require([e["episode_index"] for e in episodes] == list(range(len(episodes))), "episodes are not 0, 1, 2, ...")
+    places = {(e["data/chunk_index"], e["data/file_index"]) for e in episodes}
+    for name in sorted(info["data_path"].format(chunk_index=chunk, file_index=file) for chunk, file in places):
+        _require((data.root / name).is_file(), f"no {name}, which info.json and the episodes name")
     _read_frames(data)
     rows, said = len(data.frames["index"]), info["total_frames"]
     _require(rows == said, f"{rows} rows in data/, {said} frames in info.json")
@@ -228,7 +235,7 @@ def run_checks(data: Dataset) -> Iterator[tuple[str, bool, str]]:
     for name, check in CHECKS.items():
         try:
             yield name, True, check(data)
-        except (CheckError, KeyError, OSError, ValueError, IndexError) as error:
+        except (CheckError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             said = str(error) if isinstance(error, CheckError) else f"{type(error).__name__}: {error}"
             yield name, False, " ".join(said.split())
             if check in (structure, counts):

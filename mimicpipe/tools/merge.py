@@ -9,6 +9,14 @@ from mimicpipe.errors import MimicpipeError, RecorderError
 from mimicpipe.recorders.joining import merge
 
 
+def in_flags(message: str) -> str:
+    """A recorder's message, which speaks of a run's keys, in the words of a tool."""
+    words = {"dataset.root=": "", "dataset.overwrite=true": "--overwrite", "dataset.use_videos=false": "--images"}
+    for key, flag in words.items():
+        message = message.replace(key, flag)
+    return message
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
     parser = argparse.ArgumentParser(prog="merge", description="Join datasets that mimicpipe recorders have written.")
@@ -19,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         count = merge(args.out, args.dataset, args.overwrite)
     except (MimicpipeError, RecorderError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {in_flags(str(error))}", file=sys.stderr)
         return 2 if isinstance(error, MimicpipeError) else 1
     print(f"{count} episodes of {len(args.dataset)} datasets in {args.out}")
     return 0
