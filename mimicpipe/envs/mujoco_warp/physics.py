@@ -162,6 +162,8 @@ def device_model(model: mujoco.MjModel) -> Any:
     # There are no automatic resets that could be switched off, so the flag is not known, either.
     known = copy.copy(model)
     known.opt.disableflags &= ~mujoco.mjtDisableBit.mjDSBL_AUTORESET.value
+    # To MuJoCo-Warp this flag means: boxes that meet are looked at as MuJoCo does it, not as any convex bodies are.
+    known.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_NATIVECCD.value
     with warnings.catch_warnings():
         # Said of the arm's capsules against what is not round, where one contact is enough.
         warnings.filterwarnings("ignore", message="MULTICCD is enabled")
