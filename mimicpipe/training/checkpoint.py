@@ -28,6 +28,7 @@ from mimicpipe.training.inputs import InputEncoder
 NOTES = "policy.json"
 WEIGHTS = "weights.safetensors"
 _FORMAT = 1
+_DATASET_KEYS = ("episodes", "frames", "longest", "run_seeds", "attempt_seeds")
 
 
 @dataclass(frozen=True)
@@ -84,11 +85,16 @@ def read_notes(folder: Path) -> Notes:
         found = plain.pop("format")
         if found != _FORMAT:
             raise ConfigError(f"{path}: format {found}, this version reads {_FORMAT}; train the policy again")
-        return Notes(**plain)
+        notes = Notes(**plain)
+        if missing := [key for key in _DATASET_KEYS if key not in notes.dataset]:
+            raise ConfigError(f"{path}: dataset has no {missing[0]}; train the policy again")
+        return notes
     except OSError:
         raise ConfigError(
             f"{folder}: no checkpoint (no {NOTES}); make one with python -m mimicpipe.tools.train"
         ) from None
+    except ConfigError:
+        raise
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path}: cannot be read ({error}); train the policy again") from None
 

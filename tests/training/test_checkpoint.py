@@ -77,6 +77,8 @@ def damage(folder, what):
         (folder / NOTES).write_text((folder / NOTES).read_text()[:-30])
     elif what == "another format":
         (folder / NOTES).write_text((folder / NOTES).read_text().replace('"format": 1', '"format": 2'))
+    elif what == "no seeds":
+        (folder / NOTES).write_text((folder / NOTES).read_text().replace('"run_seeds"', '"seed"'))
     elif what == "no weights":
         (folder / WEIGHTS).unlink()
     elif what == "half of the weights":
@@ -91,6 +93,7 @@ def damage(folder, what):
         ("no notes", "no checkpoint"),
         ("half of the notes", "cannot be read"),
         ("another format", "format 2"),
+        ("no seeds", "dataset has no run_seeds"),
         ("no weights", "cannot be read"),
         ("half of the weights", "cannot be read"),
         ("another width", "belong to different policies"),
