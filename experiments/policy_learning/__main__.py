@@ -8,6 +8,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -33,12 +34,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure what is missing, and write table and figure."""
     parser = argparse.ArgumentParser(prog="python -m experiments.policy_learning", description="Train on the demos.")
     parser.add_argument("--smoke", action="store_true", help="a toy size, to see whether it runs; into outputs/smoke/")
+    parser.add_argument("--steps", type=int, help="gradient steps of each policy (default: 3000)")
     parser.add_argument("--fresh", action="store_true", help="measure every cell again")
     parser.add_argument("--report", action="store_true", help="measure nothing: only write table and figure")
     parser.add_argument("--runs", type=Path, help="folder for data and policies (default: outputs/policy_learning/)")
     parser.add_argument("--out", type=Path, help="folder for the results (default: results/ here)")
     args = parser.parse_args(argv)
     size = TOY if args.smoke else Size()
+    if args.steps is not None:
+        size = replace(size, training=replace(size.training, steps=args.steps))
     out = results_folder("policy_learning", args.out, smoke=args.smoke)
     runs = args.runs or (out / "runs" if args.smoke else RUNS)
     torch.set_num_threads(1)
@@ -74,11 +78,12 @@ def write_results(rows: list[dict[str, Any]], machine: dict[str, Any], out: Path
 def render(rows: Sequence[dict[str, Any]], machine: dict[str, Any]) -> str:
     """The page of results."""
     cpu = sum(row["cpu_s"] for row in rows) / 60
-    episodes = rows[0]["policies"][0]["episodes"]
+    episodes, training = rows[0]["policies"][0]["episodes"], rows[0]["key"]["training"]
     return (
         "# Policy learning: results\n\n"
         "Written by `python -m experiments.policy_learning`; README.md in its folder explains it.\n\n"
-        f"Successful rollouts in per cent: {len(rows[0]['policies'])} policies a cell, {episodes} rollouts each.\n\n"
+        f"Successful rollouts in per cent: {len(rows[0]['policies'])} policies a cell, {episodes} rollouts each; "
+        f"{training['steps']:,} gradient steps of {training['batch']} frames.\n\n"
         f"{table(rows)}\n"
         f"{machine_line(machine)} Training and rollouts took {cpu:.0f} minutes of CPU time, without making the data.\n"
     )
