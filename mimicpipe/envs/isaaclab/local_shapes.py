@@ -4,7 +4,7 @@ from typing import Any
 
 import isaaclab.sim as sim_utils
 
-from mimicpipe.envs.isaaclab.pick_cfg import PickSceneCfg, newton_cfg
+from mimicpipe.envs.isaaclab.pick_cfg import ACTION_NOISE, PickSceneCfg, newton_cfg
 
 _TABLE = (1.0, 1.4, 0.05)
 """Slab in place of the table, metres; its top is z = 0, and it is under every place a cube is put."""
@@ -17,8 +17,8 @@ _BLOCK_MASS = 0.05
 def franka_stack(cfg: Any) -> None:
     """Change the configuration of a registered Franka cube-stacking environment in place.
 
-    What the scene is made of is replaced, and with it the arm's servos and the solver's settings, which belong to it;
-    observations, actions, events, success and subtasks stay.
+    What the scene is made of is replaced, and with it the arm's servos, the solver's settings, the actions' scale and their
+    noise; observations, events, success and subtasks stay.
     """
     scene, robot = cfg.scene, PickSceneCfg(num_envs=1, env_spacing=0.0).robot
     scene.replicate_physics = True
@@ -36,6 +36,10 @@ def franka_stack(cfg: Any) -> None:
             mass_props=sim_utils.MassCfg(mass=_BLOCK_MASS),
             collision_props=sim_utils.UsdPhysicsCollisionCfg(),
         )
+    # Half of each change would be made, and noise of 3 cm would push a tower over: as env=mujoco has them.
+    cfg.actions.arm_action.scale = 1.0
+    for subtask in cfg.subtask_configs["franka"]:
+        subtask.action_noise = ACTION_NOISE
     cfg.sim.dt, cfg.decimation = 0.01, 5  # what they are; the physics below is for these
     cfg.sim.physics = newton_cfg(njmax=300, nconmax=100)
 

@@ -42,7 +42,7 @@ _FINGER_KP = 500.0
 then a displaced pair is drawn back to the middle."""
 _TABLE = 0.05
 """Thickness of the slab that is the table and the ground, metres."""
-_ACTION_NOISE = 0.0015
+ACTION_NOISE = 0.0015
 """Standard deviation of action noise, metres and radians: the position part of env=mujoco's."""
 
 
@@ -219,7 +219,7 @@ def _subtask(signal: str | None, offset: tuple[int, int], description: str, foll
         subtask_term_offset_range=offset,
         selection_strategy="nearest_neighbor_object",
         selection_strategy_kwargs={"nn_k": 3},
-        action_noise=_ACTION_NOISE,
+        action_noise=ACTION_NOISE,
         num_interpolation_steps=5,
         num_fixed_steps=0,
         apply_noise_during_interpolation=False,
