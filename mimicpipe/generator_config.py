@@ -63,6 +63,7 @@ class SkillGeneratorConfig(GeneratorConfig):
     """`generator=skillgen`."""
 
     demo_tries: int = at_least(1, 10)
+    lead_held: bool = True
 
 
 GENERATOR_SCHEMAS: dict[str, type] = {

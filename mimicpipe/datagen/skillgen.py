@@ -43,6 +43,10 @@ Singles = npt.NDArray[np.float32]
 
 _OTHERS, _DEMOS = 1 << 40, 1 << 24
 """Positions in stream SELECTION of the order in which demos are tried: _OTHERS + number of the subtask * _DEMOS on."""
+_CARRIED = 0.02
+"""Metres that a hand has gone with what it holds."""
+_ALIKE = (0.03, math.cos(0.35))
+"""Metres, and cosine of the angle, by which an object may lie otherwise in the hand than it was shown."""
 _PER_TURN = 0.01
 """Square metres that weigh as much as a unit of squared difference of rotation matrices: 1 rad is about 14 cm."""
 
@@ -61,6 +65,7 @@ class SkillGenerator:
         datagen_cfg: how demos are chosen; None is the default.
         task_constraint_configs: which subtasks of several eefs wait for each other or move together.
         demo_tries: demos to try, one after the other, until there is a way to the skill of one of them.
+        lead_held: lead the object in the hand, not the hand, along what was shown: it may lie a little otherwise there.
 
     Raises:
         ConfigError: the task has no start signal, or a constraint that cannot be met.
@@ -76,6 +81,7 @@ class SkillGenerator:
         datagen_cfg: DataGenConfig | None = None,
         task_constraint_configs: Sequence[SubTaskConstraintConfig] = (),
         demo_tries: int = 10,
+        lead_held: bool = True,
     ) -> None:
         pool = src_demo_datagen_info_pool
         self.datagen_cfg = datagen_cfg or DataGenConfig()
@@ -92,7 +98,7 @@ class SkillGenerator:
         self.src_demo_datagen_info_pool = pool
         self.subtask_configs = pool.subtask_configs
         self.planner = planner
-        self.demo_tries = demo_tries
+        self.demo_tries, self.lead_held = demo_tries, lead_held
         self._specs = [eef_spec(pool, self.datagen_cfg, index) for index in range(len(pool.eef_names))]
         self._segments = {eef: SkillSegments(pool, eef) for eef in pool.eef_names}
         self._timing = Timing(self._specs, task_constraint_configs, env.num_envs)
@@ -309,7 +315,34 @@ class SkillGenerator:
             start_pose=start,
             from_measured_pose=is_planned_to or joins.starts_at_measured_pose(subtask),
             motion=motion,
+            grip=self._grip(this, eef, demo, subtask, begin) if subtask == eef.next else None,
         )
+
+    def _grip(self, this: SkillAttempt, eef: EefScript, demo: int, subtask: int, begin: int) -> Tensor | None:
+        """The hand's pose, in its own frame, that leads what it holds as the demo did; None if it holds nothing.
+
+        It holds the object of the subtask before, if that has come to the skill's start with the hand in the demo, and
+        lies in the hand much as it did there.
+        """
+        name, configs = eef.spec.name, self.subtask_configs[eef.spec.name]
+        held = configs[subtask - 1].object_ref if subtask else None
+        if (
+            not self.lead_held
+            or held in (None, configs[subtask].object_ref)
+            or (eef.spec.index, subtask) in self._in_pairs
+        ):
+            return None
+        info, row = self.src_demo_datagen_info_pool.datagen_infos[demo], this.row(subtask)
+        boundaries = self.src_demo_datagen_info_pool.boundaries[name]
+        before = int(boundaries.of_segments(row.seeds, row.subtask, np.asarray([demo]))[0, 0])
+        hand, body = info.eef_pose[name], info.object_poses[held]
+        taken, shown = (poses.compose(poses.invert(hand[t]), body[t]) for t in (before, begin))
+        moved = float(poses.vector_norm((hand[begin] - hand[before])[None, :3, 3]))
+        now = self.env.get_robot_eef_pose(name, this.ids)[0], self.env.get_object_poses(this.ids)[held][0]
+        lies = poses.compose(poses.invert(now[0]), now[1])
+        if moved < _CARRIED or not (_alike(taken, shown) and _alike(shown, lies)):
+            return None
+        return poses.compose(shown, poses.invert(lies))
 
     def _write(self, eef: EefScript, seed: int, way: Tensor, skill: WaypointTrajectory) -> None:
         """Let an eef play a way (T, 4, 4), the gripper held, and then a skill."""
@@ -332,6 +365,12 @@ def _pose(pose: Floats, like: Tensor) -> Tensor:
     full = torch.eye(4, dtype=like.dtype, device=like.device)
     full[:3] = torch.from_numpy(pose[:, :, 0]).to(like)
     return full
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    """Whether two poses (4, 4) are less than `_ALIKE` apart."""
+    turn = (one[:3, :3] * other[:3, :3]).sum()
+    return float(poses.vector_norm((one - other)[None, :3, 3])) < _ALIKE[0] and float(turn) > 1.0 + 2.0 * _ALIKE[1]
 
 
 def _turned(pose: Tensor, turn: int, turns: int) -> Tensor:

@@ -205,6 +205,7 @@ def subtask_trajectory(
     start_pose: Tensor,
     from_measured_pose: bool,
     motion: Tensor | None = None,
+    grip: Tensor | None = None,
 ) -> WaypointTrajectory:
     """The trajectory of one subtask of one eef, from where it is to the end of the transformed source segment.
 
@@ -220,6 +221,7 @@ def subtask_trajectory(
         start_pose: (4, 4) where interpolation starts.
         from_measured_pose: begin at the source eef's measured pose instead of its first target.
         motion: (4, 4) move the segment by this instead of with its object, as coordinated subtasks do.
+        grip: (4, 4) in the eef's frame, behind each of the segment's poses; None changes nothing.
     """
     begin, end = segment
     targets = info.target_eef_pose[eef_name][begin:end]
@@ -232,6 +234,8 @@ def subtask_trajectory(
         motion = pose_math.compose(object_pose, pose_math.invert(info.object_poses[config.object_ref][begin]))
     if motion is not None:
         targets = pose_math.compose(motion, targets)
+    if grip is not None:
+        targets = pose_math.compose(targets, grip)
     segment_waypoints = WaypointSequence.from_poses(targets, grippers, config.action_noise)
     if config.num_settle_steps:
         changes = gripper_changes(info.gripper_action[eef_name])[begin + 1 : end].nonzero()[:, 0]
