@@ -85,7 +85,8 @@ def plan_of(files: LeRobotFiles, options: Options, notes: list[str]) -> Plan:
     run_info = _run_info(files)
     earlier = run_info.pop(CONVERSION, None) or {}
     known: Mapping[str, Any] = earlier.get("keys", {})
-    paths, left_out = _paths(files.features, known, options)
+    features = {name: ft for name, ft in files.features.items() if name not in earlier.get("derived", ())}
+    paths, left_out = _paths(features, known, options)
     if "actions" not in paths.values():
         raise ConfigError(
             f"{files.root}: no feature 'action', which every demo has; it has {listing(list(files.features))}"

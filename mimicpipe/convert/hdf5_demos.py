@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
 import h5py
@@ -10,16 +11,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mimicpipe.convert.hdf5_scan import OWN_STATE, Key
+from mimicpipe.convert.hdf5_scan import ACTIONS, OWN_STATE, Key
 from mimicpipe.convert.names import feature_of
 from mimicpipe.convert.quaternions import Quaternions
 from mimicpipe.envs.base import Feature
-from mimicpipe.errors import SourceDemoError
+from mimicpipe.errors import ConfigError, SourceDemoError
 from mimicpipe.pipeline.episode import Episode, Outcome, first_nonfinite
 from mimicpipe.pools.hdf5_access import child, read_array, read_number, read_text
+from mimicpipe.pools.names import listing
 from mimicpipe.recorders.hdf5_notes import LARGEST, NOTE, array_to_json, attributes_to_json
 from mimicpipe.recorders.payload import UNKNOWN_SEED
 
+STATE = "observation.state"
+"""What LeRobot's policies look at."""
 ROW = ("attempt", "reason", "source_demos", "metadata")
 """Attributes by which a demo is known to be one of mimicpipe's."""
 _DERIVED = frozenset({"num_samples", "success", "seed", "task", *ROW})
@@ -38,6 +42,7 @@ class Plan:
         quaternions: their order.
         task: instruction of every episode; None: each demo's own.
         default_task: of demos that have none.
+        state: features that stand side by side in `observation.state`, too; none: there is no such column.
         left_out: {key or attribute: why}, filled in while demos are read.
     """
 
@@ -47,6 +52,7 @@ class Plan:
     quaternions: Quaternions
     task: str | None
     default_task: str | None
+    state: Sequence[str] = ()
     left_out: dict[str, str] = field(default_factory=dict)
 
 
@@ -68,6 +74,29 @@ def _name(key: Key, known: Mapping[str, Any] | None) -> str:
     return name
 
 
+def state_feature(keys: Mapping[str, Key], patterns: Sequence[str]) -> tuple[list[str], Feature | None]:
+    """(features that match, `observation.state` made of them); nothing without patterns.
+
+    Raises:
+        ConfigError: none matches, or there is such a feature already.
+    """
+    if not patterns:
+        return [], None
+    chosen = [
+        name
+        for name, key in keys.items()
+        if key.path != ACTIONS and len(key.shape) < 2 and any(fnmatchcase(key.path, p) for p in patterns)
+    ]
+    if not chosen or STATE in keys:
+        why = f"there is a feature {STATE} already" if STATE in keys else f"no vector is called like {patterns[0]}"
+        raise ConfigError(f"--state: {why}; the file has {listing([key.path for key in keys.values()])}")
+    names: list[str] = []
+    for name in chosen:
+        tail, width = name.removeprefix("observation."), keys[name].shape
+        names += [f"{tail}_{element}" for element in range(width[0])] if width else [tail]
+    return chosen, Feature("float32", (len(names),), tuple(names))
+
+
 def read_episode(data: h5py.Group, name: str, where: str, plan: Plan, place: int, index: int) -> Episode:
     """Read and check one demo.
 
@@ -86,6 +115,9 @@ def read_episode(data: h5py.Group, name: str, where: str, plan: Plan, place: int
     if not isinstance(demo, h5py.Group):
         raise SourceDemoError(f"{where}: is no group")
     columns = {feature: _column(demo, key, where, plan.quaternions) for feature, key in plan.keys.items()}
+    if plan.state:
+        flat = [columns[feature].reshape(len(columns[feature]), -1).to(torch.float32) for feature in plan.state]
+        columns[STATE] = torch.cat(flat, dim=1)
     lengths = {feature: len(column) for feature, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise SourceDemoError(f"{where}: columns of different lengths: {lengths}")

@@ -18,6 +18,7 @@ class Options:
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
     common: bool = False
+    state: Sequence[str] = ()
     success_only: bool = False
     mask: str | None = None
     max_demos: int | None = None

@@ -11,7 +11,7 @@ from typing import Any
 
 import h5py
 
-from mimicpipe.convert.hdf5_demos import Plan, feature_for, read_episode
+from mimicpipe.convert.hdf5_demos import STATE, Plan, feature_for, read_episode, state_feature
 from mimicpipe.convert.hdf5_head import Head, frame_rate, read_head
 from mimicpipe.convert.hdf5_scan import Scan, scan
 from mimicpipe.convert.interrupted import completed_before, staged_before
@@ -135,6 +135,8 @@ def _plan(scanned: Scan, head: Head, options: Options, result: Converted) -> Pla
             size = f"{key.shape[0]} x {key.shape[1]}"
             raise ConfigError(f"{key.path}: a video needs even sides, not {size}; keep pictures with --images")
         keys[name], features[name] = key, feature
+    state, feature = state_feature(keys, options.state)
+    features |= {} if feature is None else {STATE: feature}
     quaternions = order_of(
         options.quaternions, options.to_quaternions, options.quaternion_keys, head.version, head.quaternions
     )
@@ -147,7 +149,7 @@ def _plan(scanned: Scan, head: Head, options: Options, result: Converted) -> Pla
     default = name if isinstance(name, str) and name else None
     if options.task is None and default is not None:
         result.notes.append(f"task of demos that name none: {default!r}, the env's name; --task gives another")
-    return Plan(keys, features, list(scanned.whole), quaternions, options.task, default)
+    return Plan(keys, features, list(scanned.whole), quaternions, options.task, default, state)
 
 
 def _recorder(
@@ -183,6 +185,7 @@ def _conversion(plan: Plan, head: Head, options: Options, source: Path) -> dict[
         "keys": {
             name: {"path": key.path, "dtype": key.dtype, "shape": list(key.shape)} for name, key in plan.keys.items()
         },
+        "derived": [STATE] if plan.state else [],
         "quaternions": plan.quaternions.result,
         "file_attributes": head.file_attributes,
         "data_attributes": head.data_attributes,

@@ -114,5 +114,6 @@ def read_attempts(path: Path) -> dict[int, Row]:
                 row = json.loads(line)
             except ValueError:
                 continue
-            rows[int(row["attempt"])] = row
+            if isinstance(row, dict) and isinstance(row.get("attempt"), int):
+                rows[row["attempt"]] = row
     return rows

@@ -19,7 +19,7 @@ from mimicpipe.recorders.layout import HDF5_NAME
 from mimicpipe.tools.merge import in_flags
 
 _SUFFIXES = (".hdf5", ".h5")
-_ONLY_FROM_HDF5 = ("fps", "task", "repo_id", "common", "success_only", "mask", "images", "workers")
+_ONLY_FROM_HDF5 = ("fps", "task", "repo_id", "common", "state", "success_only", "mask", "images", "workers")
 _ONLY_FROM_LEROBOT = ("frames",)
 
 
@@ -85,6 +85,9 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--task", metavar="TEXT", help="instruction of every episode (default: each demo's own)")
     group.add_argument("--images", action="store_true", help="cameras as PNG, without a loss; otherwise videos")
     group.add_argument("--common", action="store_true", help="of demos with different keys, those that all have")
+    group.add_argument("--state", action="append", default=[], metavar="GLOB",
+                       help="vectors that stand side by side as observation.state, too, which LeRobot's policies want "
+                       "(obs/joint_pos); may be repeated")  # fmt: skip
     group.add_argument("--success-only", action="store_true", help="leave out demos recorded as failures")
     group.add_argument("--mask", metavar="NAME", help="only the demos of robomimic's mask/NAME")
     group.add_argument("--workers", type=int, default=0, metavar="N", help="processes that encode cameras")

@@ -21,7 +21,7 @@ def saved_config(folder: Path) -> RunConfig:
     """
     try:
         plain: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))["config"]
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return composed_config(folder)
     return config_of(plain)
 

@@ -5,12 +5,14 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hdf5_cases import differences, isaaclab_file, robomimic_file
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mimicpipe.convert.options import Options
+from mimicpipe.errors import ConfigError
 from mimicpipe.recorders.digest import digest_parts
 from mimicpipe.tools.convert import convert
 from mimicpipe.tools.dataset_checks import open_dataset, run_checks
@@ -67,6 +69,21 @@ def test_lerobot_opens_it(tmp_path):
             assert item["task"] == "Lift the cube."
             assert item["observation.images.table_cam"].shape == (3, 24, 32)
     assert dataset.num_episodes == 3
+
+
+def test_a_state_for_policies_beside_the_keys(tmp_path):
+    source = isaaclab_file(tmp_path / "il.hdf5")
+    dataset, back = there_and_back(source, tmp_path, Options(state=("obs/joint_pos", "obs/eef_*")))
+    feature = json.loads((dataset / "meta" / "info.json").read_text())["features"]["observation.state"]
+    assert feature["names"] == [f"eef_quat_{i}" for i in range(4)] + [f"joint_pos_{i}" for i in range(9)]
+    table = pq.read_table(dataset / "data", columns=["observation.state"]).to_pydict()["observation.state"]
+    with h5py.File(source) as file:
+        obs = file["data/demo_1/obs"]
+        wanted = np.concatenate([obs["eef_quat"][()], obs["joint_pos"][()]], axis=1)
+    assert np.array_equal(np.array(table[9:21], np.float32), wanted)
+    assert differences(source, back) == []
+    with pytest.raises(ConfigError, match="no vector is called like"):
+        convert(source, tmp_path / "none", Options(state=("nothing",)))
 
 
 def test_pictures_without_a_loss(tmp_path):

@@ -7,7 +7,8 @@ import pytest
 from small_episodes import CAMERAS, FEATURES, episode_of
 
 from mimicpipe.recorders.sharded import ShardedRecorder
-from mimicpipe.tools import convert, digest, merge, recover, validate
+from mimicpipe.report.attempts import read_attempts
+from mimicpipe.tools import convert, digest, merge, recover, validate, view
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +103,11 @@ def test_wrong_names(sound, tmp_path, monkeypatch, main, arguments, said, capsys
     assert "dataset." not in error
     assert len(error.splitlines()) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dataset", "file.hdf5"]
+
+
+def test_a_runs_folder_with_other_json_in_it(tmp_path, capsys):
+    (tmp_path / "run.json").write_text("[]")
+    (tmp_path / "attempts.jsonl").write_text('[]\n{"x": 1}\n{"attempt": 4, "success": true}\n3\n{"attempt": 5')
+    assert view.main([str(tmp_path)]) == 2
+    assert "no output folder of a run" in capsys.readouterr().err
+    assert list(read_attempts(tmp_path / "attempts.jsonl")) == [4]
