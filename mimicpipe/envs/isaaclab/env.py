@@ -184,28 +184,36 @@ class IsaacLabEnv(MimicEnv):
         """Advance one control step; slots outside `env_ids` are stepped, too, and put back.
 
         Raises:
-            ValueError: the shape is wrong, or an action is not finite.
+            ValueError: the shape is wrong, or an action is not finite in a slot that has not diverged.
         """
         if actions.shape != (self.num_envs, self.action_dim):
             raise ValueError(f"actions must be {(self.num_envs, self.action_dim)}, got {tuple(actions.shape)}")
-        acting = actions if env_ids is None else actions.index_select(0, env_ids)
-        if not bool(torch.isfinite(acting).all()):
-            raise ValueError("an action is not finite")
         if env_ids is None or env_ids.shape[0] == self.num_envs:
-            self.env.step(actions)
+            self.env.step(self._finite_actions(actions, self.all_ids()))
             return
         others = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
         others[env_ids] = False
         rest = others.nonzero().flatten()
         before = self.get_state(rest)
-        self.env.step(actions.index_copy(0, rest, self._hold(rest)))
+        actions = self._finite_actions(actions, env_ids).index_copy(0, rest, self._hold(rest))
+        self.env.step(actions)
         self.set_state(before, rest)
+
+    def _finite_actions(self, actions: Tensor, acting: Tensor) -> Tensor:
+        """Actions (N, A) with zeros where a slot has diverged, of which nothing finite can be asked."""
+        wrong = ~torch.isfinite(actions.index_select(0, acting)).all(dim=1)
+        if not bool(wrong.any()):
+            return actions
+        slots = acting[wrong]
+        if bool(self.finite(slots).any()):
+            raise ValueError(f"the action of slot {', '.join(map(str, slots.tolist()))} is not finite")
+        return actions.index_fill(0, slots, 0.0)
 
     def _hold(self, ids: Tensor) -> Tensor:
         """Actions (K, A) that ask for the present poses."""
         still = self._conversions.current(ids)
         grippers = {eef: pose.new_ones(len(ids), self.gripper_dim) for eef, pose in still.items()}
-        return self._conversions.actions(still, grippers, None, ids)
+        return self._conversions.actions(still, grippers, None, ids).nan_to_num()
 
     # -- poses and actions -----------------------------------------------------------------------------------------
 

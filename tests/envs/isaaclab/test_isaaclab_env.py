@@ -176,6 +176,25 @@ def test_a_bad_action_is_refused(env):
         env.step(torch.full((SLOTS, 7), torch.nan))
 
 
+def test_a_slot_that_has_diverged_disturbs_no_other_and_is_well_after_a_reset(env):
+    fresh(env)
+    start = env.get_state()
+    push(env, 3)
+    expected = shown(env)
+    env.set_state(start)
+    broken = start[[1]].clone()
+    broken[:, :20] = torch.nan
+    env.set_state(broken, ids(1))
+    assert env.finite().tolist() == [True, False, True, True]
+    push(env, 3)
+    seen = shown(env)
+    assert env.finite().tolist() == [True, False, True, True]
+    others = [0, 2, 3]
+    assert all(torch.equal(seen[name][others], expected[name][others]) for name in seen)
+    env.reset(ids(1), seeds(1))
+    assert torch.equal(env.get_state(ids(1)), start[[1]])
+
+
 def test_physics_is_replayed_and_that_changes_no_bit(env):
     assert env.replays_physics
     fresh(env)
