@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mimicpipe.errors import ConfigError
 from mimicpipe.pipeline.ends import Ints
 from mimicpipe.training.columns import Demos
 from mimicpipe.training.inputs import InputEncoder
@@ -16,7 +17,7 @@ from mimicpipe.training.network import Layers, forward, new_layers
 _SMALLEST_SCALE = 1e-3
 """Of an input: metres, or parts of a rotation. What varies less is noise, and is not blown up."""
 _SMALLEST_ACTION_SCALE = 0.1
-"""Likewise of an action in [-1, 1]: a millimetre, or a hundredth of a radian, of `ik_rel`."""
+"""Likewise of an action in [-1, 1]: of `ik_rel`, five millimetres, or a twentieth of a radian."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,17 @@ class BcSettings:
     executed: int = 8
     """How many of them are played before the policy looks again."""
     steps: int = 6000
+    """Of the gradient."""
     batch: int = 128
+    """Frames a step."""
     learning_rate: float = 4e-3
+    """At its highest, after `warmup` steps."""
     weight_decay: float = 1e-3
     warmup: int = 100
+
+    def __post_init__(self) -> None:
+        if self.executed > self.chunk:
+            raise ConfigError(f"executed={self.executed}: more actions than are predicted at once, chunk={self.chunk}")
 
     def widths(self, inputs: int, actions: int) -> tuple[int, ...]:
         """Of inputs, hidden layers and outputs: the chunks of all modes, then their logits."""

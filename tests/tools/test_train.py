@@ -89,6 +89,7 @@ def test_no_checkpoint_is_a_line(tmp_path, capsys):
     ("arguments", "said"),
     [
         (["--episodes=9"], "--episodes 9"),
+        (["--chunk=3", "--executed=4"], "executed=4"),
         (["--out={policy}"], "is there already"),
         (["--run={tmp}"], "no output folder of a run"),
     ],
