@@ -3,7 +3,7 @@
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from mimicpipe.config import RECORDER_RUN_KEYS, TASK_RUN_KEYS, RunConfig, is_all
 from mimicpipe.datagen.constraints import parse_constraints
 from mimicpipe.datagen.pool import DataGenInfoPool, PoolLock
 from mimicpipe.datagen.subtask import DataGenConfig, SubTaskConfig
-from mimicpipe.envs.base import MimicEnv
+from mimicpipe.envs.base import MimicEnv, TaskSettings
 from mimicpipe.errors import ConfigError
 from mimicpipe.generator_config import GENERATOR_RUN_KEYS, SKILL_GENERATOR
 from mimicpipe.pipeline.budget import BudgetLimits
@@ -189,11 +189,17 @@ def build_generator(config: RunConfig, env: MimicEnv, pool: DataGenInfoPool) -> 
         **({"planner": build_component(config, "planner", env=env)} if takes_planner(config) else {}),
         src_demo_datagen_info_pool=pool,
         subtask_configs=pool.subtask_configs,
-        datagen_cfg=DataGenConfig(**config.task["datagen"]) if settings is None else settings.datagen,
+        datagen_cfg=_datagen_config(config, settings),
         task_constraint_configs=(
             parse_constraints(config.task["constraints"]) if settings is None else settings.constraints
         ),
     )
+
+
+def _datagen_config(config: RunConfig, settings: TaskSettings | None) -> DataGenConfig:
+    """How segments are joined; the env, where it says so, says nothing of the steps at the end."""
+    given = DataGenConfig(**config.task["datagen"])
+    return given if settings is None else replace(settings.datagen, settle_steps=given.settle_steps)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,5 @@ def _rates(rows: list[dict[str, Any]]) -> str:
         for row in rows
     ]  # fmt: skip
     within = next((r["share_within_env_step"] for r in rows if "share_within_env_step" in r), None)
-    note = (
-        "" if within is None else f"\nThe peer's loop spends {100 * within:.0f} % of its time within its `env.step`.\n"
-    )
+    note = "" if within is None else f"\nThe peer's loop spends {100 * within:.0f} % of its time in its `env.step`.\n"
     return f"### {rows[0]['task']} on a CPU\n\n{markdown_table(_HEADER, cells)}{note}"

@@ -17,8 +17,8 @@ _BLOCK_MASS = 0.05
 def franka_stack(cfg: Any) -> None:
     """Change the configuration of a registered Franka cube-stacking environment in place.
 
-    What the scene is made of is replaced, and with it the arm's servos, the solver's settings, and the scale and noise of
-    actions; observations, events, success and subtasks stay.
+    What the scene is made of is replaced, and with it the arm's servos, the solver's settings, the actions' scale and
+    their noise; observations, events, success and subtasks stay.
     """
     scene, robot = cfg.scene, PickSceneCfg(num_envs=1, env_spacing=0.0).robot
     scene.replicate_physics = True
