@@ -151,6 +151,8 @@ def _paths(
     features: Mapping[str, Any], known: Mapping[str, Any], options: Options
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
     """({feature: key}, {why: features that are left out})."""
+    ruled = [path_of(name, feature["dtype"] in _CAMERAS) for name, feature in features.items()]
+    options.require_matches([*ruled, *(place["path"] for place in known.values())], list(features))
     paths: dict[str, str] = {}
     left_out: dict[str, list[str]] = {}
     for name, feature in features.items():

@@ -1,6 +1,7 @@
 """Demos of an HDF5 file as episodes: the columns of a scan, and what is noted of each beside them."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -62,7 +63,10 @@ def feature_for(key: Key, known: Mapping[str, Any] | None) -> tuple[str, Feature
     if key.is_camera:
         kind = "image" if key.dtype == "uint8" else "depth"
         return _name(key, known), Feature(kind, key.shape)
-    shape = tuple(known["shape"]) if known else key.shape or (1,)
+    shape = key.shape or (1,)
+    said = known.get("shape") if known else None
+    if isinstance(said, list) and all(type(size) is int for size in said) and math.prod(said) == math.prod(shape):
+        shape = tuple(said)  # else the file was changed after it was made
     if names is not None and len(names) != (shape[0] if shape else 1):
         names = None
     return _name(key, known), Feature(_WIDER.get(key.dtype, key.dtype), shape, names)

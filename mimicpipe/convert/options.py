@@ -1,10 +1,13 @@
 """What the user asks of a conversion, and what has come of it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
+
+from mimicpipe.errors import ConfigError
+from mimicpipe.pools.names import listing
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,13 @@ class Options:
     on_error: Literal["skip", "raise"] = "skip"
     workers: int = 0
     overwrite: bool = False
+
+    def require_matches(self, paths: Collection[str], features: Collection[str]) -> None:
+        """Raise ConfigError where a pattern of `include` or `exclude` is like no name of a key: it is misspelt."""
+        for flag, patterns in (("--include", self.include), ("--exclude", self.exclude)):
+            for pattern in patterns:
+                if not any(fnmatchcase(name, pattern) for name in (*paths, *features)):
+                    raise ConfigError(f"{flag} {pattern}: no key like this; there are {listing(list(paths))}")
 
     def wants(self, *names: str) -> bool:
         """Whether the key with these names (in the demo, as a feature) is asked for."""

@@ -15,6 +15,7 @@ from mimicpipe.convert.hdf5_demos import STATE, Plan, feature_for, read_episode,
 from mimicpipe.convert.hdf5_head import Head, frame_rate, read_head
 from mimicpipe.convert.hdf5_scan import Scan, scan
 from mimicpipe.convert.interrupted import completed_before, staged_before
+from mimicpipe.convert.names import feature_of
 from mimicpipe.convert.options import Converted, Options
 from mimicpipe.convert.quaternions import order_of
 from mimicpipe.errors import ConfigError, SourceDemoError
@@ -125,6 +126,9 @@ def _nothing_left(source: Path, result: Converted) -> SourceDemoError:
 
 
 def _plan(scanned: Scan, head: Head, options: Options, result: Converted) -> Plan:
+    paths = [*(key.path for key in scanned.keys), *scanned.whole, *scanned.left_out]
+    kinds = ((path, is_camera) for path in paths for is_camera in (False, True))
+    options.require_matches(paths, [name for kind in kinds if (name := feature_of(*kind)) is not None])
     keys, features = {}, {}
     for key in scanned.keys:
         known = head.known.get(key.path)

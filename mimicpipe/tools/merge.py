@@ -11,7 +11,12 @@ from mimicpipe.recorders.joining import merge
 
 def in_flags(message: str) -> str:
     """A recorder's message, which speaks of a run's keys, in the words of a tool."""
-    words = {"dataset.root=": "", "dataset.overwrite=true": "--overwrite", "dataset.use_videos=false": "--images"}
+    words = {
+        "dataset.root=": "",
+        "dataset.repo_id=": "--repo-id ",
+        "dataset.overwrite=true": "--overwrite",
+        "dataset.use_videos=false": "--images",
+    }
     for key, flag in words.items():
         message = message.replace(key, flag)
     return message

@@ -195,9 +195,26 @@ def test_mixed_files_keep_what_all_demos_have(tmp_path):
 
 def test_which_keys_are_converted(tmp_path):
     source = isaaclab_file(tmp_path / "il.hdf5", lengths=(5,))
-    convert(source, tmp_path / "dataset", Options(include=("obs/joint_pos", "next*")))
+    convert(source, tmp_path / "dataset", Options(include=("obs/joint_pos", "states*root_pose")))
     features = json.loads((tmp_path / "dataset/meta/info.json").read_text())["features"]
-    assert {name for name in features if "." in name or name == "action"} == {"action", "observation.joint_pos"}
+    assert {name for name in features if "." in name or name == "action"} == {
+        "action", "observation.joint_pos", "states.articulation.robot.root_pose"
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match="--include obs/joint: no key like this; there are actions, initial_state"):
+        convert(source, tmp_path / "none", Options(include=("obs/joint",)))
+    with pytest.raises(ConfigError, match=r"--exclude observation\.x: no key like this"):
+        convert(tmp_path / "dataset", tmp_path / "none.hdf5", Options(exclude=("observation.x",)))
+
+
+def test_a_file_that_was_changed_after_it_was_made_from_a_dataset(recorded_dataset, tmp_path):
+    convert(recorded_dataset, tmp_path / "demos.hdf5", Options())
+    with h5py.File(tmp_path / "demos.hdf5", "a") as file:
+        for demo in file["data"].values():
+            del demo["obs/state"]
+            demo["obs/state"] = np.zeros((len(demo["actions"]), 5), np.float32)
+    convert(tmp_path / "demos.hdf5", tmp_path / "dataset", Options())
+    feature = json.loads((tmp_path / "dataset/meta/info.json").read_text())["features"]["observation.state"]
+    assert (feature["shape"], feature["names"]) == ([5], None)
 
 
 def test_failures_masks_and_the_first_few(tmp_path):
