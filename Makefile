@@ -18,7 +18,7 @@ JOBS  ?= 2
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
 
 setup: $(STAMP) ## create .venv/ from the lock file (every other target does it when needed)
 
