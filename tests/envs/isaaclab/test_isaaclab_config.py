@@ -2,11 +2,15 @@
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mimicpipe import build
 from mimicpipe.cli import check_command_line
 from mimicpipe.config import check
+from mimicpipe.datagen.subtask import DataGenConfig
+from mimicpipe.envs.base import TaskSettings
 from mimicpipe.errors import ConfigError
 from mimicpipe.isaaclab_config import ISAACLAB_TASK
 from mimicpipe.preflight import BUNDLED_DEMOS, source_demo_paths
@@ -63,3 +67,15 @@ def test_a_missing_extra_is_named_with_how_to_get_it(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"env=isaaclab: needs the extra isaaclab .* `make isaaclab` makes"):
         check_command_line(["env=isaaclab"], CONF)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_where_the_task_names_no_subtasks_those_of_the_env_count():
+    config = check(composed("env=kinematic", "task=pick", "task.datagen.settle_steps=7", "env.num_envs=1", "pool=hdf5"))
+    subtasks = build.build_subtasks(config)
+    config.task["subtasks"] = {}
+    env = build.build_env(config)
+    env.task_settings = TaskSettings(subtasks, [], DataGenConfig(generation_select_src_per_arm=True))
+    pool = build.build_pool(config, env, build.build_subtasks(config))
+    assert {eef: list(configs) for eef, configs in pool.subtask_configs.items()} == subtasks
+    generator: Any = build.build_generator(config, env, pool)
+    assert generator.datagen_cfg == DataGenConfig(generation_select_src_per_arm=True, settle_steps=7)
