@@ -164,6 +164,7 @@ def build_pool(config: RunConfig, env: MimicEnv, subtasks: Subtasks) -> DataGenI
     pool = DataGenInfoPool(env, subtasks, check_skills=skills)
     pool.add_demos(read.demos, on_error=config.pool["on_error"])
     pool.skipped[:0] = [f"{demo}: {reason}" for demo, reason in read.skipped]
+    pool.require_demos()
     return pool
 
 

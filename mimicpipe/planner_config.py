@@ -18,6 +18,10 @@ def _above(default: float, most: float) -> Any:
     return field(default=default, metadata={"above": 0, "max": most})
 
 
+_SLOWEST = 0.001
+"""Least speed, m/s and rad/s: a way would take minutes, longer than an episode, and nothing is gained below."""
+
+
 @dataclass
 class PlannerConfig:
     """`planner`: what every planner has."""
@@ -30,8 +34,8 @@ class PlannerConfig:
 class LinearPlannerConfig(PlannerConfig):
     """`planner=linear`."""
 
-    max_speed: float = _above(0.25, 10)
-    max_turn: float = _above(1.5, 100)
+    max_speed: float = within(_SLOWEST, 10, 0.25)
+    max_turn: float = within(_SLOWEST, 100, 1.5)
     settle_steps: int = at_least(0, 2)
 
 
@@ -40,7 +44,7 @@ class RrtPlannerConfig(LinearPlannerConfig):
     """`planner=rrt`."""
 
     workers: int | None = at_least(1, None)
-    joint_speed: float = _above(0.5, 1)
+    joint_speed: float = within(_SLOWEST, 1, 0.5)
     clearance: float = _above(0.005, 0.1)
     max_iterations: int = within(1, 1_000_000, 600)
     goal_tries: int = within(1, 100_000, 12)

@@ -135,6 +135,9 @@ def test_skillgen_s_pool_wants_demos_that_show_where_skills_begin(tmp_path):
         assert made.num_datagen_infos == 9
         assert len(made.skipped) == 1
         assert "demo_3: subtask_start_signals/reach" in made.skipped[0]
+        only = ("generator=skillgen", f"pool={pool}", "pool.on_error=skip", "pool.demo_keys=[demo_3]")
+        with pytest.raises(SourceDemoError, match=r"pool: no usable demo, 1 skipped; the first: .*demo_3: subtask_st"):
+            pool_of(*only)
 
 
 def test_source_demos_from_a_folder(tmp_path):

@@ -254,6 +254,7 @@ def test_checking_leaves_hydra_as_it_was():
         (["pool=lerobot"], "pool.path=???: a value is required"),
         (["pool=lerobot", "pool.path=[]"], "pool.path=[]: expected a path, or a list of paths"),
         (["pool=hdf5", "pool.path=[3]"], "pool.path=[3]: expected a path, or a list of paths"),
+        (["planner.max_speed=1e-9"], "planner.max_speed=1e-09: expected a number >= 0.001 and <= 10"),
         (["pool=scripted", "pool.path=x"], "pool.path=x: no such key; valid: max_demos"),
         (["pool=hdf5", "pool.gripper_scale=0"], "pool.gripper_scale=0: every gripper would stay open"),
         (["pool=hdf5", "pool.frame=[1,2]"], "pool.frame=[1.0,2.0]: expected 3 numbers, or 7 with a wxyz quaternion"),

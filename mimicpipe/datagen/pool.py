@@ -232,6 +232,12 @@ class DataGenInfoPool:
                 added += 1
         return added
 
+    def require_demos(self) -> None:
+        """Raise SourceDemoError, with why the first was left out, if there is no demo."""
+        if not self.num_datagen_infos:
+            why = f", {len(self.skipped)} skipped; the first: {self.skipped[0]}" if self.skipped else ""
+            raise SourceDemoError(f"pool: no usable demo{why}")
+
     def _check(self, info: DatagenInfo, where: str) -> dict[str, list[int]]:
         """Check a demo against env and subtasks; returns its boundaries {eef: S + 1 steps}."""
         for eef in self.eef_names:

@@ -94,6 +94,7 @@ class GrowingPool(CustomDataGenInfoPool):
         read = Hdf5Pool(path, demo_keys, max_demos, on_error).load(env, subtask_configs)
         self.add_demos(read.demos, on_error=on_error)
         self.skipped[:0] = [f"{demo}: {reason}" for demo, reason in read.skipped]
+        self.require_demos()
         self._every, self._min_distance, self._limit, self._delay = every, min_distance, limit, delay
         self._begun_with = self.num_datagen_infos
         self._given_by: list[int] = []
