@@ -48,9 +48,9 @@ experiments-smoke: $(STAMP) ## every experiment at a toy size, into outputs/smok
 docs: $(STAMP) ## the documentation site, into site/ (open site/index.html)
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet $(ARGS)
 
-isaaclab: $(PEER)/.installed ## create .venv-isaaclab/, with Isaac Lab Mimic to compare with (8 GB; Linux, glibc 2.35 or newer)
+isaaclab: $(PEER)/.installed ## create .venv-isaaclab/, for env=isaaclab and to compare with (8 GB; Linux, glibc 2.35 or newer)
 
-test-isaaclab: $(PEER)/.installed ## the tests against Isaac Lab Mimic
+test-isaaclab: $(PEER)/.installed ## the tests of env=isaaclab, and against Isaac Lab Mimic
 	OMP_NUM_THREADS=1 $(PEER)/bin/python -m pytest -q -m isaaclab $(ARGS)
 
 openwandb: $(WANDB_SERVER)/.installed ## create .venv-openwandb/, with a W&B-compatible server for the tests (60 MB)
