@@ -19,7 +19,7 @@ def test_a_row_has_default_type_and_comment():
     assert row(run_section(CONF), "num_demos")[1:3] == ["`100`", "an integer >= 1 and <= 9007199254740991"]
     section = group_section(CONF, "env")
     assert row(section, "env.image_size") == [
-        "`env.image_size`", "mujoco", "`[128,128]`", "a list of 2 integers >= 1", "height, width",
+        "`env.image_size`", "mujoco, mujoco_warp", "`[128,128]`", "a list of 2 integers >= 1", "height, width",
     ]  # fmt: skip
     assert row(section, "env.num_envs")[1] == "all"
     assert row(run_section(CONF), "dataset.overwrite")[1:] == [
