@@ -1,6 +1,8 @@
 """Imports run downward only (DESIGN §4), and nothing heavy is imported before a config is known to be good."""
 
 import ast
+import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -130,3 +132,12 @@ def test_the_command_line_is_checked_without_a_heavy_import():
 def test_files_stay_small():
     long = {str(p.relative_to(ROOT)): n for p in modules() if (n := len(p.read_text().splitlines())) > 400}
     assert long == {}
+
+
+def test_no_folder_of_tests_passes_for_a_package_that_may_be_missing():
+    """The folder above it is on sys.path, so `importorskip` would take it for the package."""
+    tables = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*tables["dependencies"], *(name for names in tables["optional-dependencies"].values() for name in names)]
+    packages = {re.split(r"[^\w-]", name)[0].replace("-", "_") for name in wanted} | {"warp", "rerun"}
+    folders = {path.name for path in (ROOT / "tests").rglob("*") if path.is_dir()}
+    assert folders & packages == set()

@@ -89,7 +89,7 @@ def settled() -> bool:
 @pytest.mark.parametrize(
     ("number", "code", "when"),
     [
-        (signal.SIGINT, 130, "at the start"),
+        pytest.param(signal.SIGINT, 130, "at the start", marks=pytest.mark.slow),
         pytest.param(signal.SIGTERM, 143, "at the start", marks=pytest.mark.slow),
         (signal.SIGINT, 130, "while it finalizes"),
     ],
@@ -125,6 +125,7 @@ def test_a_second_signal_ends_the_process_at_once():
     assert settled()
 
 
+@pytest.mark.slow
 def test_a_signal_need_not_wait_for_a_generator_that_hangs_in_a_thread():
     arguments = ["+generator.swallows=nothing", "generator._target_=own_faults.StubbornGenerator"]
     with running(*arguments, "task.max_episode_steps=20", "num_demos=1000000") as process:
@@ -137,6 +138,7 @@ def test_a_signal_need_not_wait_for_a_generator_that_hangs_in_a_thread():
     assert "threads that do not answer: mimicpipe-worker" in err
 
 
+@pytest.mark.slow
 def test_a_recorder_that_hangs_fails_the_job_and_the_sweep_goes_on():
     arguments = [*RECORDER, "+recorder.hangs=commit,null", "num_demos=3", "stall_timeout_s=1"]
     with running(*arguments, sweep=True) as process:
@@ -164,9 +166,10 @@ def test_a_slow_recorder_is_no_stall_and_no_row_is_missing(in_process):
     ("arguments", "said"),
     [
         (["generator._target_=own_faults.BlockingGenerator"], "the event loop is blocked: task generator[0] runs "),
-        (
+        pytest.param(
             ["generator._target_=own_faults.StubbornGenerator", "+generator.swallows=everything", "max_attempts=1"],
             "cannot be ended, it swallows everything",
+            marks=pytest.mark.slow,
         ),
     ],
 )  # fmt: skip

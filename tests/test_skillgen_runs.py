@@ -39,7 +39,7 @@ def planner_processes(parent: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(("task", "least"), [("pick", 8), ("stack", 7)])
+@pytest.mark.parametrize(("task", "least"), [("pick", 8), pytest.param("stack", 7, marks=pytest.mark.slow)])
 def test_attempts_succeed_and_are_the_same_at_every_num_envs(task, least, tmp_path):
     rows = {}
     for number in (1, 4):
@@ -94,6 +94,7 @@ def test_a_planner_process_that_is_killed_is_named_and_the_run_goes_on(tmp_path,
     assert f"planner process 0 (pid {killed[0]}) was killed by SIGKILL" in log
 
 
+@pytest.mark.slow
 def test_no_planner_process_is_left_after_a_signal(tmp_path):
     folder = tmp_path / "run"
     command = [sys.executable, str(ROOT / "run.py"), *QUIET, "recorder=none", "num_demos=100000", "max_attempts=100000"]

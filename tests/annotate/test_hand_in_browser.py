@@ -141,7 +141,7 @@ def test_picks_are_marked_and_generated_from(browser, annotating, tmp_path):
     assert json.loads((run / "run.json").read_text())["exit_reason"] == "num_demos"
 
 
-@pytest.mark.parametrize("width", [375, 1280])
+@pytest.mark.parametrize("width", [375, pytest.param(1280, marks=pytest.mark.slow)])
 def test_the_page_fits(browser, annotating, tmp_path, width):
     """Drawings of an env that does not render; Ctrl-C ends, and what was marked is written."""
     raw = write_raw(tmp_path / "raw.hdf5", "pick", 1)

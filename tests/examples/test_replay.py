@@ -5,6 +5,7 @@ import pytest
 from examples.replay import replay
 
 
+@pytest.mark.slow
 def test_episodes_end_in_success_again_in_the_simulator_that_made_them(run):
     folder = run("recorder=sync", "env=kinematic", "task=stack", "num_demos=5", "env.num_envs=3")
     assert replay(folder) == [True] * 5

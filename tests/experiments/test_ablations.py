@@ -35,6 +35,7 @@ def test_a_setting_changes_what_it_says_and_nothing_else():
     ]
 
 
+@pytest.mark.slow
 def test_what_is_known_is_not_measured_again(tmp_path, monkeypatch):
     base, one = (next(c for c in CELLS if c.setting.value == value) for value in (BASE.value, "1"))
     file = tmp_path / "ablations.json"

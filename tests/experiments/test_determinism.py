@@ -18,6 +18,7 @@ def test_a_grid_agrees_and_its_page_says_so(tmp_path: Path, capsys: pytest.Captu
     assert row["digest"] in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_runs_that_differ_are_counted(tmp_path: Path) -> None:
     row = run_grid(Grid("seeds", ("env=kinematic", "num_demos=1", "recorder=async"), ("seed=0,1",)), tmp_path)
     assert (row["runs"], row["datasets"], row["attempt_lists"]) == (2, 2, 2)

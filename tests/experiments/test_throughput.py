@@ -64,6 +64,7 @@ def test_orchestration_and_its_page(tmp_path):
     assert draw(results, tmp_path) == [tmp_path / "orchestration.png"]
 
 
+@pytest.mark.slow
 def test_a_sweep_is_collected_from_its_jobs(tmp_path):
     toy = ("env=kinematic", "pool=scripted", "pool.num_demos=1", "num_demos=2", "max_attempts=2", "seed=0,1")
     sweep.multirun(tmp_path / "sweep" / "others", "recorder=none", "env.num_envs=2,1", *toy)

@@ -112,6 +112,7 @@ def test_a_mujoco_demo_replays_to_the_bit_and_is_a_source_demo(run):
     assert len(list_demos(again / "dataset" / "demos.hdf5")) == 2
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_resumed_and_recovered(run, tmp_path):
     command = [*KINEMATIC, SHORT, "num_demos=80", "env.num_envs=4"]
     whole = run("whole", *command)

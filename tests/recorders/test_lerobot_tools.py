@@ -62,6 +62,7 @@ def assert_episodes(open_dataset, root, numbers):
     assert last[CAMERA].shape == (3, 64, 64)
 
 
+@pytest.mark.slow
 def test_delete_from_the_command_line(root, tmp_path, open_dataset):
     run_tool(
         "lerobot_edit_dataset", "--repo_id=local/set", f"--root={root}", "--new_repo_id=local/fewer",

@@ -82,7 +82,9 @@ RUNS = {
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(n, marks=pytest.mark.slow) if n in ("late writer", "physics") else n for n in RUNS)]
+)
 def test_a_run_names_what_was_made_slow_and_its_stages_add_up(name, tmp_path, monkeypatch, capsys):
     arguments, stage, proof = RUNS[name]
     monkeypatch.syspath_prepend(Path(__file__).parent)

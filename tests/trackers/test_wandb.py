@@ -77,6 +77,7 @@ def test_without_a_login_the_run_goes_on(tmp_path, caplog):
     tracker.close({}, 0)
 
 
+@pytest.mark.slow
 def test_a_dead_server_costs_a_bounded_wait(tmp_path, caplog, monkeypatch):
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
