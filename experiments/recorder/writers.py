@@ -32,21 +32,24 @@ class Timed:
 
 
 def record(episodes: Sequence[Episode], features: Features, **arguments: Any) -> Timed:
-    """Write with `ShardedRecorder(**arguments)`, from the second episode on: with the first, processes start."""
+    """Write with `ShardedRecorder(**arguments)`, from the second episode of each worker on: with the first, it starts."""
+    first = max(1, arguments.get("workers", 0))
     with tempfile.TemporaryDirectory() as folder:
         recorder = ShardedRecorder(Path(folder) / "set", "local/experiment", FPS, features, **arguments)
         durable = threading.Semaphore(0)
         recorder.on_durable = lambda *_: durable.release()
-        recorder.commit(episodes[0])
-        durable.acquire()
-        began = time.perf_counter()
-        for episode in episodes[1:]:
+        for episode in episodes[:first]:
             recorder.commit(episode)
-        for _ in episodes[1:]:
+        for _ in episodes[:first]:
+            durable.acquire()
+        began = time.perf_counter()
+        for episode in episodes[first:]:
+            recorder.commit(episode)
+        for _ in episodes[first:]:
             durable.acquire()
         durable_s = time.perf_counter() - began
         recorder.finalize()
-        return Timed(_frames(episodes[1:]), durable_s, time.perf_counter() - began)
+        return Timed(_frames(episodes[first:]), durable_s, time.perf_counter() - began)
 
 
 def lerobot(episodes: Sequence[Episode], features: Features, **arguments: Any) -> Timed:
