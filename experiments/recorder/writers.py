@@ -32,7 +32,7 @@ class Timed:
 
 
 def record(episodes: Sequence[Episode], features: Features, **arguments: Any) -> Timed:
-    """Write with `ShardedRecorder(**arguments)`, from the second episode of each worker on: with the first, it starts."""
+    """Write with `ShardedRecorder(**arguments)`, once every worker has written an episode: with that, it starts."""
     first = max(1, arguments.get("workers", 0))
     with tempfile.TemporaryDirectory() as folder:
         recorder = ShardedRecorder(Path(folder) / "set", "local/experiment", FPS, features, **arguments)
