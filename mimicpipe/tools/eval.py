@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mimicpipe.errors import ConfigError, MimicpipeError
+from mimicpipe.tools.exits import exit_code
 
 if TYPE_CHECKING:
     from mimicpipe.training.playing import Playable
@@ -120,19 +120,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(args, name) < 1:
             parser.error(f"--{name.replace('_', '-')} {getattr(args, name)}: must be 1 or more")
     args.checkpoint = args.checkpoint.expanduser().resolve()
-    try:
+
+    def work() -> None:
         report = play(args, keys)
         _write(args.out or args.checkpoint / REPORT, report)
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except (MimicpipeError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    print(line(report))
-    return 0
+        print(line(report))
+
+    return exit_code(work)
 
 
 if __name__ == "__main__":

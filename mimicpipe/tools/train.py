@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
-from mimicpipe.errors import ConfigError, MimicpipeError
+from mimicpipe.errors import ConfigError
+from mimicpipe.tools.exits import exit_code
 from mimicpipe.tools.saved_run import saved_config
 from mimicpipe.tools.validate import find_run
 
@@ -104,7 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parsed(argv)
     dataset = args.dataset.expanduser().resolve()
     out = (args.out or dataset.with_name(f"{dataset.name}-{args.policy}")).expanduser().resolve()
-    try:
+
+    def work() -> None:
         run = args.run or find_run(dataset)
         if run is None:
             raise ConfigError(f"{dataset}: lies in no run's output folder; name the run that made it with --run")
@@ -112,16 +114,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ConfigError(f"--out {out}: is there already; remove it, or name another folder")
         train = _train_bc if args.policy == "bc" else _train_lerobot
         train(args, dataset, run.expanduser().resolve(), out)
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except (MimicpipeError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    print(f"checkpoint  {out}\nplay it     python -m mimicpipe.tools.eval {out}")
-    return 0
+        print(f"checkpoint  {out}\nplay it     python -m mimicpipe.tools.eval {out}")
+
+    return exit_code(work)
 
 
 if __name__ == "__main__":
