@@ -107,6 +107,11 @@ class Hub:
                 return motion_of(tapped), self._view
             return motion_of(given.keys | tapped, given.axes), self._view
 
+    def forget_taps(self) -> None:
+        """Keys that were pressed and let go for a scene that is no longer there do not count in the next."""
+        with self._changed:
+            self._tapped = set()
+
     def commands(self, until: float) -> list[tuple[str, Future[Answer]]]:
         """Commands that wait for their answer; waits for one until a `time.monotonic`, then gives none."""
         with self._changed:

@@ -64,8 +64,11 @@ def serve(session: Session, hub: Hub, until: float, show: Callable[[], None]) ->
     while True:
         commands = hub.commands(until)
         for name, answer in commands:
+            resets = session.resets
             try:
                 result = session.command(name)
+                if session.resets > resets:
+                    hub.forget_taps()
                 show()
             except BaseException as error:
                 answer.set_exception(error)

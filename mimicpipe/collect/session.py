@@ -67,6 +67,8 @@ class Session:
         self._seed = seed
         self._level = FIRST_SPEED
         self._scene = -1
+        self.resets = 0
+        """How often a scene has been put in its place."""
         self._steering = Steering(env)
         self.recording: Recording | None = None
         self._over = ""
@@ -209,6 +211,7 @@ class Session:
         self._reset()
 
     def _reset(self) -> None:
+        self.resets += 1
         self.recording = None
         self._over, self._full = "", False
         self._env.reset(torch.zeros(1, dtype=torch.int64, device=self._env.device), np.array([self._scene_seed()]))

@@ -1,6 +1,8 @@
 """Collecting without a page: what becomes of motions and commands, step by step."""
 
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,8 @@ from pick_by_hand import Picker
 from mimicpipe import build
 from mimicpipe.collect.controls import COMMAND_KEYS, View, motion_of
 from mimicpipe.collect.demo_file import DemoFile
-from mimicpipe.collect.loop import directions
+from mimicpipe.collect.hub import Hub, PageInput
+from mimicpipe.collect.loop import directions, serve
 from mimicpipe.collect.session import Rules, Session
 from mimicpipe.envs.mujoco.env import MujocoEnv
 from mimicpipe.envs.tasks.catalog import task_classes
@@ -305,3 +308,18 @@ def test_a_file_that_was_replaced_meanwhile_is_not_overwritten(collected, tmp_pa
     with pytest.raises(SourceDemoError, match="not an HDF5 file"):
         file.append(demo, 7)
     assert path.read_text() == "something else"
+
+
+@pytest.mark.parametrize(("command", "moves"), [("next", False), ("discard", False), ("gripper", True)])
+def test_a_key_that_was_let_go_before_a_scene_was_put_back_does_not_move_the_next_one(
+    pick_env, tmp_path, command, moves
+):
+    hub, session = Hub(VIEW), session_of(pick_env, tmp_path / "demos.hdf5")
+    for order, keys in enumerate([{"KeyE"}, set()]):  # both come between two steps
+        hub.put_input(PageInput(order, frozenset(keys), (), VIEW))
+    asking = threading.Thread(target=hub.ask, args=(command,))
+    asking.start()
+    while asking.is_alive():
+        serve(session, hub, time.monotonic() + 0.05, lambda: None)
+    asking.join()
+    assert any(hub.controls()[0]) == moves
