@@ -82,6 +82,8 @@ clean: ## remove .venv/, .venv-isaaclab/, .venv-openwandb/ and caches, site/; ou
 	rm -rf $(VENV) $(PEER) $(WANDB_SERVER) site *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# pip compiles what it installs, and uv only when told to. Without it every process compiles torch and LeRobot again
+# where PYTHONDONTWRITEBYTECODE is set, as in many containers: 4 and 8 s of processor time each.
 # A candidate must run and be 3.12: pyenv's shim `python3.12` is on PATH even when it refuses to start.
 $(STAMP): requirements.lock pyproject.toml
 	@set -eu; \
@@ -103,7 +105,7 @@ $(STAMP): requirements.lock pyproject.toml
 	fi; \
 	$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip --upgrade >/dev/null; \
 	if $(PY) -m uv --version >/dev/null 2>&1 || $(PY) -m pip install -qq --disable-pip-version-check uv; \
-	then install="$(PY) -m uv pip install --python $(PY)"; \
+	then install="$(PY) -m uv pip install --compile-bytecode --python $(PY)"; \
 	else echo "uv cannot be installed; going on with pip, which is slower"; install="$(PY) -m pip install --disable-pip-version-check"; fi; \
 	echo "Installing requirements.lock into $(VENV) (with torch; minutes the first time)"; \
 	$$install --quiet --requirement requirements.lock; \
@@ -111,7 +113,7 @@ $(STAMP): requirements.lock pyproject.toml
 	touch $(STAMP)
 
 $(WARP): requirements-warp.lock $(STAMP)
-	@$(PY) -m uv --version >/dev/null 2>&1 && install="$(PY) -m uv pip install --python $(PY)" \
+	@$(PY) -m uv --version >/dev/null 2>&1 && install="$(PY) -m uv pip install --compile-bytecode --python $(PY)" \
 	  || install="$(PY) -m pip install --disable-pip-version-check"; \
 	$$install --quiet --requirement requirements-warp.lock --constraint requirements.lock
 	@touch $@
@@ -120,7 +122,7 @@ $(PEER)/.installed: requirements-isaaclab.lock pyproject.toml | $(STAMP)
 	@set -eu; \
 	$(PY) -m venv --clear $(PEER); \
 	if $(PY) -m uv --version >/dev/null 2>&1; \
-	then install="$(PY) -m uv pip install --python $(PEER)/bin/python"; \
+	then install="$(PY) -m uv pip install --compile-bytecode --python $(PEER)/bin/python"; \
 	else install="$(PEER)/bin/python -m pip install --disable-pip-version-check"; fi; \
 	echo "Installing requirements-isaaclab.lock into $(PEER)"; \
 	$$install --quiet --requirement requirements-isaaclab.lock; \

@@ -290,11 +290,10 @@ class Job:
         assert self.state is not None
         assert self.recorders is not None
         stats = self.recorders.demos.stats() if self.recorders.demos is not None else {}
-        wall_s = self.state.clock.wall_s
         if self.recorders.demos is not None:
+            wall_s = self.state.clock.wall_s
             stats["finalize_s"] = 0.0 if self.generated_s is None else wall_s - self.generated_s
-        metrics = run_metrics(self.state, stats)
-        return {**metrics, "wall_s": wall_s, "env_steps": float(self.state.counters.env_steps)}
+        return {**run_metrics(self.state, stats), "env_steps": float(self.state.counters.env_steps)}
 
     def _published(self, name: str, suffix: str) -> dict[str, str] | None:
         if name not in self.datasets:

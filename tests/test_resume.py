@@ -7,46 +7,50 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from in_process import run_main
 from same_files import different_files
 
 from mimicpipe.errors import ConfigError
 from mimicpipe.recorders.digest import digest
 from mimicpipe.resume import settled_attempts, with_resumed_arguments
-from mimicpipe.tools import recover
 
-ROOT = Path(__file__).parents[1]
+ENDED_RUN = Path(__file__).with_name("ended_run.py")
 # A few jobs, each of which imports torch.
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 BASE = [
     "env=kinematic",
     "env.lag=0.85",
     "task=stack",
-    "num_demos=120",  # enough to be ended three times on a machine that is slow to notice
+    "num_demos=60",  # more than the rows after which a run is ended, three times
     "recorder.async_queue_maxsize=1",  # attempts cannot all be made before the first of them is written
     "tracker=none",
+    "preview=false",
     "seed=3",
     "recorder.save_failed=true",
 ]
 
 
-def start(*arguments):
-    return subprocess.Popen(
-        [sys.executable, str(ROOT / "run.py"), *arguments],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def end_by(number, rows, *arguments):
+    """Run until so many more attempts are settled, and end it by a signal; the exit code."""
+    done = subprocess.run(
+        [sys.executable, str(ENDED_RUN), number.name, str(rows), *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode
 
 
-def run(*arguments):
-    with start(*arguments) as process:
-        _, text = process.communicate(timeout=200)
-    return process.returncode, text
+@pytest.fixture
+def run(tmp_path, capfd):
+    """Run in this process, to the end: (arguments) -> (exit code, stderr)."""
+
+    def call(*arguments):
+        return run_main(arguments, tmp_path), capfd.readouterr().err
+
+    return call
 
 
 def rows(folder):
@@ -58,36 +62,25 @@ def rows(folder):
 def whole(tmp_path_factory):
     """Output folder of a run that nobody has interrupted."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    code, text = run(*BASE, "env.num_envs=4", f"hydra.run.dir={folder}")
-    assert code == 0, text
+    assert run_main([*BASE, "env.num_envs=4", f"hydra.run.dir={folder}"], folder.parent) == 0
     return folder
 
 
 @pytest.mark.parametrize(
-    "recorder",
-    [["recorder=async"], pytest.param(["recorder=sharded", "recorder.workers=2"], marks=pytest.mark.slow)],
+    ("recorder", "kills"),
+    [(["recorder=async"], 2), pytest.param(["recorder=sharded", "recorder.workers=2"], 3, marks=pytest.mark.slow)],
 )
-def test_a_run_that_is_killed_again_and_again_ends_with_the_same_dataset(whole, tmp_path, recorder):
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_dataset(whole, run, tmp_path, recorder, kills):
     folder = tmp_path / "run"
-    command = [*BASE, *recorder, "recorder.save_failed=true", "env.num_envs=3", f"hydra.run.dir={folder}"]
+    command = [*BASE, *recorder, "env.num_envs=3", f"hydra.run.dir={folder}"]
     chance = random.Random(len(recorder))
-    for _ in range(3):
-        process = start(*command)
-        seen = len(rows_so_far(folder))
-        while process.poll() is None and len(rows_so_far(folder)) <= seen:
-            time.sleep(0.002)
-        time.sleep(chance.uniform(0, 0.15))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        if (folder / "dataset").exists():
-            break  # it was quicker
+    for _ in range(kills):  # where the other threads of the run are at that moment is left to chance, too
+        assert end_by(signal.SIGKILL, chance.randrange(1, 15), *command) == -signal.SIGKILL
+        assert not (folder / "dataset").exists()
         command = [f"resume={folder}", "env.num_envs=5"]
-    else:
-        code, text = run(*command)
-        assert code == 0, text
-        assert "resumed at attempt" in text
-    if list(folder.glob(".*.staging")):  # killed while it was publishing
-        assert recover.main([str(folder)]) == 0
+    code, text = run(*command)
+    assert code == 0, text
+    assert "resumed at attempt" in text
     assert rows(folder) == rows(whole)
     for name in ("dataset", "dataset_failed"):
         assert digest(folder / name) == digest(whole / name)
@@ -95,30 +88,18 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_dataset(whole, 
     assert list(folder.glob(".*.staging")) == []
 
 
-def end_by(number, *command, folder):
-    """Run until another attempt is settled, and end it by a signal; the exit code."""
-    with start(*command) as process:
-        seen = len(rows_so_far(folder))
-        while process.poll() is None and len(rows_so_far(folder)) <= seen + 2:
-            time.sleep(0.002)
-        process.send_signal(number)
-        _, text = process.communicate(timeout=200)
-    assert "Traceback" not in text
-    return process.returncode
-
-
-def test_a_run_that_signals_have_ended_goes_on_to_the_same_bits(whole, tmp_path):
+def test_a_run_that_signals_have_ended_goes_on_to_the_same_bits(whole, run, tmp_path):
     folder = tmp_path / "run"
     going_on = [f"resume={folder}", "env.num_envs=5"]
     command = [*BASE, "env.num_envs=3", f"hydra.run.dir={folder}"]
-    assert end_by(signal.SIGINT, *command, folder=folder) == 130
+    assert end_by(signal.SIGINT, 3, *command) == 130
     assert (folder / "dataset").is_dir()
     assert list(folder.glob(".*")) == [folder / ".hydra"]  # nothing is left beside the dataset
-    assert end_by(signal.SIGTERM, *going_on, "recorder=sharded", folder=folder) == 143
+    assert end_by(signal.SIGTERM, 3, *going_on, "recorder=sharded") == 143
     assert list(folder.glob(".*")) == [folder / ".hydra"]
     # Killed, what the last run has published is there, and what it has added can still be gone on with.
     before = digest(folder / "dataset")
-    assert end_by(signal.SIGKILL, *going_on, folder=folder) == -signal.SIGKILL
+    assert end_by(signal.SIGKILL, 3, *going_on) == -signal.SIGKILL
     assert digest(folder / "dataset") == before
     code, text = run(*going_on)
     assert code == 0, text
@@ -144,11 +125,6 @@ def test_a_dataset_that_is_not_the_runs_is_not_gone_on_with(whole, tmp_path):
         settled_attempts(folder / "attempts.jsonl", root, failed)
 
 
-def rows_so_far(folder):
-    path = folder / "attempts.jsonl"
-    return path.read_bytes().splitlines() if path.exists() else []
-
-
 def test_what_was_left_out_of_the_log_is_done_again(whole, tmp_path):
     attempts = tmp_path / "attempts.jsonl"
     lines = (whole / "attempts.jsonl").read_bytes().splitlines(keepends=True)
@@ -160,7 +136,7 @@ def test_what_was_left_out_of_the_log_is_done_again(whole, tmp_path):
     assert (len(settled.rows), settled.demos) == (first, 0)
 
 
-def test_another_run_is_refused(whole, tmp_path):
+def test_another_run_is_refused(whole, run, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(whole, folder)
     for name in ("dataset", "dataset_failed"):

@@ -183,7 +183,7 @@ async def _drive(state: RunState, parts: Parts, folder: Path, *, telemetry: bool
 
 def _snapshot(state: RunState) -> dict[str, float]:
     counters = state.counters
-    return {**run_metrics(state, {}), "wall_s": state.clock.wall_s, "env_steps": float(counters.env_steps)}
+    return {**run_metrics(state, {}), "env_steps": float(counters.env_steps)}
 
 
 def _count(parts: Parts, folder: Path) -> dict[str, Any]:

@@ -27,10 +27,12 @@ def gpu_mem_mb(device: torch.device) -> float:
 
 
 def run_metrics(run: RunState, recorder_stats: Mapping[str, float]) -> dict[str, float]:
-    """Every metric at this instant; rates are means since the run's start."""
+    """Every metric at this instant, and "wall_s", seconds since the run's start; rates are means since then."""
     counters, budget = run.counters, run.budget
-    wall = max(run.clock.wall_s, 1e-9)
+    wall_s, seconds, critical = run.clock.read()
+    wall = max(wall_s, 1e-9)
     metrics = {
+        "wall_s": wall_s,
         "throughput/env_steps_per_s": counters.env_steps / wall,
         "throughput/demos_per_hour": budget.successes / wall * 3600.0,
         "throughput/frames_per_s": counters.frames_committed / wall,
@@ -45,8 +47,8 @@ def run_metrics(run: RunState, recorder_stats: Mapping[str, float]) -> dict[str,
     reasons = dict.fromkeys(FAILURES, 0) | counters.reasons
     metrics |= {f"failures/{reason}": float(n) for reason, n in reasons.items() if reason != "success"}
     metrics |= {f"recorder/{name}": float(value) for name, value in recorder_stats.items()}
-    metrics |= {f"time/{stage}_s": seconds for stage, seconds in run.clock.seconds().items()}
-    metrics |= {f"critical/{stage}_s": seconds for stage, seconds in run.clock.critical().items()}
+    metrics |= {f"time/{stage}_s": spent for stage, spent in seconds.items()}
+    metrics |= {f"critical/{stage}_s": held for stage, held in critical.items()}
     metrics["system/cpu_s"] = time.process_time()
     metrics["system/rss_mb"] = rss_mb()
     metrics["system/gpu_mem_mb"] = gpu_mem_mb(run.env.device)

@@ -107,8 +107,16 @@ class StageClock:
 
         As `seconds`, but what the loop did behind a step that it then waited for counts for `step`.
         """
+        return self._critical(self.seconds())
+
+    def read(self) -> tuple[float, dict[str, float], dict[str, float]]:
+        """(`wall_s`, `seconds()`, `critical()`) at the same instant, so that they agree however busy the machine is."""
+        seconds = self.seconds()
+        return self._since - self.started, seconds, self._critical(seconds)
+
+    def _critical(self, seconds: dict[str, float]) -> dict[str, float]:
         behind = self._behind_step
-        held = {stage: seconds - behind[stage] for stage, seconds in self.seconds().items()}
+        held = {stage: spent - behind[stage] for stage, spent in seconds.items()}
         held["step"] += sum(behind.values())
         return held
 

@@ -103,10 +103,10 @@ def test_slots_that_come_back_are_progress_although_nobody_steps():
 
     class Patient(SlowThinker):
         async def generate(self, env_id, env_reset_queue, env_action_queue, attempt, run):
-            for _ in range(4):
+            for _ in range(12):
                 with run.away(env_id):
-                    await asyncio.sleep(0.15)
+                    await asyncio.sleep(0.1)
             await super().generate(env_id, env_reset_queue, env_action_queue, attempt, run)
 
-    outcomes, _ = collect(env, Patient(env, 0), options=RunOptions(stall_timeout_s=0.4))
+    outcomes, _ = collect(env, Patient(env, 0), options=RunOptions(stall_timeout_s=0.9))
     assert all(outcome.success for outcome in outcomes)

@@ -7,7 +7,7 @@ import time
 import pytest
 from fault_runs import BOTH_ENVS, Run, assert_exact, assert_others_are_unchanged, reference
 from generators import MemorySink, PlanGenerator
-from test_faults_generator import Swallows
+from test_faults_generator import LIMIT_S, Swallows
 
 from mimicpipe.errors import StallError
 from mimicpipe.pipeline.generation import generate
@@ -54,8 +54,8 @@ def test_a_slow_one_holds_the_simulator_up_is_no_stall_and_loses_nothing(env_cla
     assert stats["backpressure_events"] >= 12
     assert stats["backpressure_s"] > 1.0
     assert stats["queue_peak"] == 2
-    seconds = run.state.clock.seconds()
-    assert sum(seconds.values()) == pytest.approx(run.state.clock.wall_s, rel=0.02)
+    wall_s, seconds, _ = run.state.clock.read()
+    assert sum(seconds.values()) == pytest.approx(wall_s)
 
 
 @BOTH_ENVS
@@ -111,7 +111,7 @@ def test_one_that_raises_ends_attempts_that_swallow_their_cancellation_without_c
     run = Run(env, Swallows(env, "returns"), num_demos=100, sink=DiskFull(), max_episode_steps=10**6).go()
     assert str(run.error) == "disk full"
     assert [o.attempt for o in run.outcomes] == [0, 1, 2]
-    assert run.seconds < 10
+    assert run.seconds < LIMIT_S
 
 
 @BOTH_ENVS

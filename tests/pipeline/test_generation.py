@@ -301,7 +301,7 @@ def test_a_generator_that_waits_for_ever_is_named_by_the_watchdog():
             await super().generate(env_id, env_reset_queue, env_action_queue, attempt)
 
     with pytest.raises(StallError) as caught:
-        collect(4, Hangs, options=RunOptions(stall_timeout_s=0.3))
+        collect(4, Hangs, options=RunOptions(stall_timeout_s=1.0))
     report = str(caught.value)
     assert "generator[2]" in report
     assert "Event.wait" in report
@@ -311,8 +311,9 @@ def test_a_generator_that_waits_for_ever_is_named_by_the_watchdog():
 
 def test_stage_times_add_up_to_the_wall_time():
     run, _, _, _ = collect(8, num_demos=50)
-    seconds = run.clock.seconds()
-    assert sum(seconds.values()) == pytest.approx(run.clock.wall_s, rel=0.02)
+    wall_s, seconds, critical = run.clock.read()
+    assert sum(seconds.values()) == pytest.approx(wall_s)
+    assert sum(critical.values()) == pytest.approx(wall_s)
     assert seconds["step"] > 0
 
 

@@ -246,15 +246,18 @@ from mimicpipe.recorders import hdf5_assembly
 root = Path({root!r})
 recorder = Hdf5Recorder(root, "local/test", 20, FEATURES, resume={resume!r})
 recorder.on_durable = lambda episode, index: print(index, flush=True)
-if {slowly!r}:
-    write = hdf5_assembly._write_demo
-    def slow(group, episode, columns):
-        write(group, episode, columns)
-        print("assembled", group.name, flush=True)
-        import time; time.sleep(0.05)
-    hdf5_assembly._write_demo = slow
+write = hdf5_assembly._write_demo
+def telling(group, episode, columns):
+    write(group, episode, columns)
+    moment = "assembled " + group.name
+    print(moment, flush=True)
+    if moment == {wait_at!r}:
+        sys.stdin.read()
+hdf5_assembly._write_demo = telling
 for k in range({first!r}, 30):
     recorder.commit(demo_of(k))
+if {wait_at!r} == "finalize":
+    sys.stdin.read()
 recorder.finalize()
 """
 
@@ -268,9 +271,11 @@ def test_a_kill_loses_nothing_that_was_durable(root, moment):
 
     def start(**values):
         code = KILLED.format(paths=paths, root=str(root), **values)
-        return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        pipe = subprocess.PIPE
+        return subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, text=True)
 
-    with start(resume=None, first=0, slowly=moment.startswith("assembled")) as process:
+    # It may still write when the kill comes, but it cannot finish: it waits for its standard input.
+    with start(resume=None, first=0, wait_at="finalize" if moment.isdigit() else moment) as process:
         assert process.stdout is not None
         told = []
         for line in process.stdout:
@@ -279,12 +284,13 @@ def test_a_kill_loses_nothing_that_was_durable(root, moment):
                 break
         time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
     durable = [int(line) for line in told if line.isdigit()]
     assert durable == list(range(len(durable)))
     assert not root.exists()
     whole = root.with_name("whole")
     if moment == "7":  # go on with it, as `resume` does
-        with start(resume=len(durable), first=len(durable), slowly=False) as process:
+        with start(resume=len(durable), first=len(durable), wait_at=None) as process:
             process.communicate()
         assert process.returncode == 0
         record(whole, [demo_of(k) for k in range(30)])
