@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 EPISODES_PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+VERSION = "v3.0"
+"""Of LeRobot's format."""
 INFO_FILE = "meta/mimicpipe.json"
 _ROWS_PER_FILE = 100_000
 
@@ -42,7 +44,7 @@ def write_info(
         tasks: theirs.
     """
     info = {
-        "codebase_version": "v3.0",
+        "codebase_version": VERSION,
         "fps": header["fps"],
         "features": features,
         "total_episodes": episodes,

@@ -12,7 +12,7 @@ from mimicpipe.envs.text import encode_text
 from mimicpipe.errors import ConfigError
 from mimicpipe.recorders.camera_encoder import VideoSettings, described
 from mimicpipe.recorders.data_files import DATA_PATH, DEFAULT_FEATURES
-from mimicpipe.recorders.dataset_meta import INFO_FILE, VIDEO_PATH
+from mimicpipe.recorders.dataset_meta import INFO_FILE, VERSION, VIDEO_PATH
 from mimicpipe.recorders.episode_rows import PREFIX, arrow_schema
 from mimicpipe.recorders.episode_stats import STATISTICS
 from mimicpipe.recorders.layout import CAMERAS, FORMAT
@@ -42,9 +42,13 @@ class FinishedDataset:
             raise ConfigError(
                 f"{root}: no dataset of a mimicpipe recorder (no meta/info.json and {INFO_FILE} that can be read)"
             ) from None
+        if self._version != VERSION:
+            raise ConfigError(f"{root}: meta/info.json says codebase_version {self._version}, expected {VERSION}")
 
     def _read(self, info: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
+        self._version: object = info["codebase_version"]
         self._length: int = info["total_episodes"]
+        self._frames: int = info["total_frames"]
         features = {name: feature for name, feature in info["features"].items() if name not in DEFAULT_FEATURES}
         self.header: dict[str, Any] = {
             "format": FORMAT,
@@ -71,6 +75,28 @@ class FinishedDataset:
     def __len__(self) -> int:
         """Number of episodes."""
         return self._length
+
+    def check_counts(self) -> None:
+        """Refuse a dataset that has lost something.
+
+        Raises:
+            ConfigError: meta/info.json counts other episodes or frames than there are.
+            OSError: a file cannot be read.
+            ValueError: it cannot be understood.
+        """
+        import pyarrow.parquet as pq
+
+        lengths = [meta["length"] for meta in self.metas]
+        rows = sum(pq.read_metadata(path).num_rows for path in (self.root / "data").glob("*/*.parquet"))
+        for key, said, where, found in (
+            ("total_episodes", self._length, "meta/episodes", len(lengths)),
+            ("total_frames", self._frames, "meta/episodes", sum(lengths)),
+            ("total_frames", self._frames, "data", rows),
+        ):
+            if said != found:
+                raise ConfigError(
+                    f"{self.root}: meta/info.json says {key} {said}, {where} has {found}; copy the dataset again"
+                )
 
     @property
     def metas(self) -> list[Mapping[str, Any]]:

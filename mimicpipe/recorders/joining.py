@@ -1,6 +1,7 @@
 """Makes datasets of what is there: of a killed run's durable episodes, or of other datasets."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from mimicpipe.errors import ConfigError
 from mimicpipe.recorders.assembly import assemble
 from mimicpipe.recorders.continued import ContinuedRun
-from mimicpipe.recorders.finished import Pixels
+from mimicpipe.recorders.finished import FinishedDataset, Pixels
 from mimicpipe.recorders.layout import CONVERSION
 from mimicpipe.recorders.open_finished import Finished, open_finished
 from mimicpipe.recorders.staged import StagedEpisode, StagedRun
@@ -102,6 +103,10 @@ def merge(root: Path, sources: Sequence[Path], overwrite: bool = False) -> int:
         for key in _MUST_AGREE:
             if dataset.header[key] != first.header[key]:
                 raise ConfigError(f"{dataset.root}: {key} is not that of {first.root}")
+    for dataset in datasets:
+        if isinstance(dataset, FinishedDataset):
+            with _readable(dataset.root):
+                dataset.check_counts()
     header = {**first.header, "run_info": {"merged": [dataset.header["run_info"] for dataset in datasets]}}
     area = StagingArea(root, clear=overwrite)
     try:
@@ -135,14 +140,23 @@ def _all_episodes(datasets: Sequence[Finished]) -> Iterator[StagedEpisode]:
     for dataset in datasets:
         episodes = iter(dataset)
         while True:
-            try:
-                episode = next(episodes)
-            except StopIteration:
+            with _readable(dataset.root):
+                episode = next(episodes, None)
+            if episode is None:
                 break
-            except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-                reason = " ".join(str(error).split())
-                raise ConfigError(f"{dataset.root}: cannot be read ({reason}); copy the dataset again") from error
             yield episode
+
+
+@contextmanager
+def _readable(root: Path) -> Generator[None]:
+    """What a damaged dataset raises becomes one line."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"{root}: cannot be read ({reason}); copy the dataset again") from error
 
 
 def _all_pixels(datasets: Sequence[Finished]) -> dict[str, Pixels] | None:

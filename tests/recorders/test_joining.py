@@ -198,6 +198,33 @@ def test_datasets_that_do_not_fit_are_refused(tmp_path, features, make_episode):
     assert sorted(os.listdir(tmp_path)) == ["one", "two"]
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("codebase_version", "v2.1", "meta/info.json says codebase_version v2.1, expected v3.0"),
+        ("total_episodes", 3, "meta/info.json says total_episodes 3, meta/episodes has 2; copy the dataset again"),
+        ("total_frames", 7, "meta/info.json says total_frames 7, meta/episodes has 8; copy the dataset again"),
+        (None, None, "meta/info.json says total_frames 8, data has 5; copy the dataset again"),
+    ],
+)
+def test_a_dataset_that_is_not_what_its_info_says_is_not_merged(
+    tmp_path, features, make_episode, capsys, key, value, said
+):
+    import pyarrow.parquet as pq
+
+    good = record(tmp_path / "good", [make_episode(0, 3)], features)
+    bad = record(tmp_path / "bad", [make_episode(k, 4) for k in range(2)], features)
+    if key is None:
+        data = bad / "data" / "chunk-000" / "file-000.parquet"
+        pq.write_table(pq.read_table(data).slice(0, 5), data)
+    else:
+        info = bad / "meta" / "info.json"
+        info.write_text(json.dumps({**json.loads(info.read_text()), key: value}))
+    assert merge_tool.main([str(tmp_path / "out"), str(good), str(bad)]) == 2
+    assert capsys.readouterr().err == f"error: {bad}: {said}\n"
+    assert sorted(os.listdir(tmp_path)) == ["bad", "good"]
+
+
 def test_a_digest_sees_content_and_not_files(tmp_path, features, make_episode):
     episodes = [make_episode(k) for k in range(3)]
     roots = [
