@@ -18,7 +18,7 @@ from mimicpipe.datagen.pool import DataGenInfoPool, PoolLock
 from mimicpipe.datagen.subtask import DataGenConfig, SubTaskConfig
 from mimicpipe.envs.base import MimicEnv, TaskSettings
 from mimicpipe.errors import ConfigError
-from mimicpipe.generator_config import GENERATOR_RUN_KEYS, SKILL_GENERATOR
+from mimicpipe.generator_config import GENERATOR_RUN_KEYS, POLICY_GENERATOR, SKILL_GENERATOR
 from mimicpipe.pipeline.budget import BudgetLimits
 from mimicpipe.pipeline.generation import Generator
 from mimicpipe.pipeline.ledger import OnOutcome
@@ -146,12 +146,15 @@ def _build_strategy(key: str, node: Mapping[str, Any], allowed: Sequence[str]) -
 def build_pool(config: RunConfig, env: MimicEnv, subtasks: Subtasks) -> DataGenInfoPool:
     """The source demos, read, checked and cut; `skipped` of the pool names those that were left out.
 
-    The group `pool` names a source of demos, or a pool of one's own, which has filled itself.
+    The group `pool` names a source of demos, or a pool of one's own, which has filled itself. With `generator=policy`,
+    which has no use for them, the pool is empty.
 
     Raises:
         SourceDemoError: a demo cannot be used (pool.on_error=raise), or none can.
     """
     subtasks = subtasks or (env.task_settings.subtasks if env.task_settings is not None else subtasks)
+    if config.generator["_target_"] == POLICY_GENERATOR:
+        return DataGenInfoPool(env, subtasks)
     paths = [str(path) for path in source_demo_paths(config)]
     where = {"path": paths[0] if len(paths) == 1 else paths} if paths else {}
     skills = config.generator["_target_"] == SKILL_GENERATOR

@@ -13,6 +13,7 @@ Constraint = StrEnum("Constraint", ["sequential", "coordination"])
 CoordinationScheme = StrEnum("CoordinationScheme", ["replay", "transform", "translate"])
 SKILL_GENERATOR = "mimicpipe.datagen.skillgen.SkillGenerator"
 REPLAY_GENERATOR = "mimicpipe.datagen.replay.ReplayGenerator"
+POLICY_GENERATOR = "mimicpipe.training.playing.CheckpointGenerator"
 GENERATOR_RUN_KEYS = ("perturbation",)
 """Keys of `generator` that are for the run, not for the generator's constructor."""
 
@@ -50,6 +51,21 @@ class GeneratorConfig:
 
 
 @dataclass
+class PoseNoiseConfig:
+    """The fields are those of `mimicpipe.datagen.pose_noise.PoseNoise`."""
+
+    position: float = within(0, 1, 0.0)
+    rotation: float = within(0, 3.15, 0.0)
+
+
+@dataclass
+class MimicgenGeneratorConfig(GeneratorConfig):
+    """`generator=mimicgen`."""
+
+    pose_noise: PoseNoiseConfig = field(default_factory=PoseNoiseConfig)
+
+
+@dataclass
 class ReplayGeneratorConfig(GeneratorConfig):
     """`generator=replay`."""
 
@@ -59,17 +75,26 @@ class ReplayGeneratorConfig(GeneratorConfig):
 
 
 @dataclass
-class SkillGeneratorConfig(GeneratorConfig):
+class SkillGeneratorConfig(MimicgenGeneratorConfig):
     """`generator=skillgen`."""
 
     demo_tries: int = at_least(1, 10)
     lead_held: bool = True
 
 
+@dataclass
+class PolicyGeneratorConfig(GeneratorConfig):
+    """`generator=policy`."""
+
+    checkpoint: str = MISSING
+    device: str = "cpu"
+
+
 GENERATOR_SCHEMAS: dict[str, type] = {
-    "mimicpipe.datagen.generator.DataGenerator": GeneratorConfig,
+    "mimicpipe.datagen.generator.DataGenerator": MimicgenGeneratorConfig,
     REPLAY_GENERATOR: ReplayGeneratorConfig,
     SKILL_GENERATOR: SkillGeneratorConfig,
+    POLICY_GENERATOR: PolicyGeneratorConfig,
 }
 
 

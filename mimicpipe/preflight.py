@@ -4,14 +4,17 @@ import ctypes
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from mimicpipe.config import MUJOCO_WARP_ENV, RunConfig
 from mimicpipe.datagen.constraints import check_constraints, parse_constraints
 from mimicpipe.envs.isaaclab import extra as isaaclab
 from mimicpipe.envs.mujoco_warp import extra
 from mimicpipe.errors import ConfigError
+from mimicpipe.generator_config import POLICY_GENERATOR
 from mimicpipe.isaaclab_config import ISAACLAB_ENV, SOURCE_DEMOS
 from mimicpipe.recorders.staging import check_repo_id, check_root, check_writable
+from mimicpipe.training.kinds import check_playable
 
 NULL_RECORDER = "mimicpipe.recorders.none.NullRecorder"
 FAILED_SUFFIX = "_failed"
@@ -33,7 +36,9 @@ def check_machine(config: RunConfig) -> None:
         extra.check_installed()
     if config.env["_target_"] == ISAACLAB_ENV:
         isaaclab.check_installed()
-    _check_device(config.env["device"])
+    _check_device("env.device", config.env["device"])
+    if config.generator["_target_"] == POLICY_GENERATOR:
+        _check_policy(config.generator)
     for path in source_demo_paths(config):
         if not path.exists():
             raise ConfigError(f"pool.path={path}: no such file or folder")
@@ -99,8 +104,8 @@ def check_dataset_root(config: RunConfig, suffix: str = "") -> Path:
 
 
 def source_demo_paths(config: RunConfig) -> list[Path]:
-    """Where source demos are read, for a pool that reads any: `pool.path`, or the demos that come with the task."""
-    if "path" not in config.pool:
+    """Where source demos are read, where any are: `pool.path`, or the demos that come with the task."""
+    if "path" not in config.pool or config.generator["_target_"] == POLICY_GENERATOR:
         return []
     given = config.pool["path"]
     if given is not None:
@@ -128,15 +133,23 @@ def cuda_device_count() -> int | None:
     return count.value
 
 
-def _check_device(device: str) -> None:
+def _check_policy(generator: dict[str, Any]) -> None:
+    try:
+        check_playable(Path(generator["checkpoint"]).expanduser())
+    except ConfigError as error:
+        raise ConfigError(f"generator.checkpoint={generator['checkpoint']}: {error}") from None
+    _check_device("generator.device", generator["device"])
+
+
+def _check_device(key: str, device: str) -> None:
     if device == "cpu":
         return
     match = re.fullmatch(r"cuda(?::(\d+))?", device)
     if not match:
-        raise ConfigError(f"env.device={device}: expected cpu, cuda or cuda:N")
+        raise ConfigError(f"{key}={device}: expected cpu, cuda or cuda:N")
     count = cuda_device_count()
     if not count:
         why = "no NVIDIA driver is installed" if count is None else "the driver sees no GPU"
-        raise ConfigError(f"env.device={device}: no CUDA on this machine ({why}); valid: cpu")
+        raise ConfigError(f"{key}={device}: no CUDA on this machine ({why}); valid: cpu")
     if int(match[1] or 0) >= count:
-        raise ConfigError(f"env.device={device}: valid: cpu, {', '.join(f'cuda:{i}' for i in range(count))}")
+        raise ConfigError(f"{key}={device}: valid: cpu, {', '.join(f'cuda:{i}' for i in range(count))}")

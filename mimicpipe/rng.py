@@ -34,6 +34,7 @@ class Stream(enum.IntEnum):
     PERTURBATION = 7
     MOTION = 8
     POLICY = 9
+    POSE_NOISE = 10
 
 
 @compiled

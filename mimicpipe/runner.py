@@ -133,8 +133,9 @@ class Job:
             pool = build.build_pool(config, env, build.build_subtasks(config))
             self.skipped = list(pool.skipped)
             generator = build.build_generator(config, env, pool)
-            if not build.takes_planner(config):
-                self.choices.pop("planner", None)  # what was not used is not named
+            used = {"planner": build.takes_planner(config), "pool": bool(pool.num_datagen_infos)}
+            for group in (name for name, is_used in used.items() if not is_used):
+                self.choices.pop(group, None)  # what was not used is not named
             stack.callback(getattr(generator, "close", lambda: None))
             # Last, so that nothing is half-written where something above is refused.
             settled = self._settled()

@@ -256,6 +256,7 @@ def test_checking_leaves_hydra_as_it_was():
         (["pool=lerobot"], "pool.path=???: a value is required"),
         (["pool=lerobot", "pool.path=[]"], "pool.path=[]: expected a path, or a list of paths"),
         (["pool=hdf5", "pool.path=[3]"], "pool.path=[3]: expected a path, or a list of paths"),
+        (["planner.timeout_s=1e-9"], "planner.timeout_s=1e-09: expected a number >= 1 and <= 1000000"),
         (["planner.max_speed=1e-9"], "planner.max_speed=1e-09: expected a number >= 0.001 and <= 10"),
         (["pool=scripted", "pool.path=x"], "pool.path=x: no such key; valid: max_demos"),
         (["pool=hdf5", "pool.gripper_scale=0"], "pool.gripper_scale=0: every gripper would stay open"),

@@ -60,6 +60,9 @@ def test_runs_can_be_composed(command, tmp_path, monkeypatch):
     for path in re.findall(r"pool\.path=([\w./]+)", command):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
+    for path in re.findall(r"generator\.checkpoint=([\w./]+)", command):
+        (tmp_path / path).mkdir(parents=True)
+        (tmp_path / path / "policy.json").write_text('{"policy": "bc"}')
     assert check_command_line(words[2:], ROOT / "conf")
 
 

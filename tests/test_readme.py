@@ -71,11 +71,13 @@ def test_commands_can_be_run(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_demos.hdf5").touch()
     (tmp_path / "my_dataset").mkdir()
+    (tmp_path / "my_policy").mkdir()
+    (tmp_path / "my_policy" / "policy.json").write_text('{"policy": "bc"}')
     words = [
         word.replace("examples/conf", str(ROOT / "examples" / "conf")) for word in shlex.split(command, comments=True)
     ]
     assert check_command_line(words[2:], CONF)
-    assert {path.name for path in tmp_path.iterdir()} == {"my_demos.hdf5", "my_dataset"}
+    assert {path.name for path in tmp_path.iterdir()} == {"my_demos.hdf5", "my_dataset", "my_policy"}
 
 
 def test_modules_named_in_commands_exist():

@@ -19,7 +19,7 @@ from mimicpipe.report.interval import wilson
 from mimicpipe.training.checkpoint import notes_of, save_bc
 from mimicpipe.training.columns import load_demos
 from mimicpipe.training.fit import BcSettings, fit
-from mimicpipe.training.playing import load
+from mimicpipe.training.playing import load, simulator_of
 from mimicpipe.training.rollouts import EvalSettings, build_env, check_fresh, eval_config, evaluate
 
 SOURCE_DEMOS = 10
@@ -105,12 +105,12 @@ class Cell:
         }
 
     def _play(self, env: MimicEnv, folder: Path) -> dict[str, Any]:
-        found = load(folder, None, "cpu")
+        found = load(folder, "cpu")
         assert found.notes is not None
         found.check(env)
         settings = self.size.rollouts
         check_fresh(settings, found.notes.dataset["run_seeds"], found.notes.dataset["attempt_seeds"])
-        played = evaluate(env, found.policy, found.config.task["hold_steps"], settings).summary()
+        played = evaluate(env, found.policy, simulator_of(folder, None).task["hold_steps"], settings).summary()
         kept = ("successes", "episodes", "success_rate", "wilson_95", "reasons", "mean_length_of_successes")
         return {name: played[name] for name in kept}
 

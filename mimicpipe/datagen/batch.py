@@ -12,6 +12,7 @@ from torch import Tensor
 from mimicpipe import rng
 from mimicpipe.datagen import rigid
 from mimicpipe.datagen.pool import DataGenInfoPool
+from mimicpipe.datagen.pose_noise import EXACT, PoseNoise
 from mimicpipe.datagen.rigid import Floats
 from mimicpipe.datagen.sim import MimicSim
 from mimicpipe.datagen.subtask import DataGenConfig
@@ -99,12 +100,16 @@ class Rows:
 class Numbered(Protocol):
     """What a request says of its attempt."""
 
+    seed: int
     attempt: int
     run_seed: int
 
 
 class World:
-    """What the batch's rows look at: where things are in their slots, each pose read from the env once, if at all."""
+    """What the batch's rows look at: where things are in their slots, each pose read from the env once, if at all.
+
+    With `pose_noise` objects are seen with errors.
+    """
 
     def __init__(
         self,
@@ -113,12 +118,14 @@ class World:
         object_names: Sequence[str],
         requests: Sequence[Numbered] = (),
         download: Download = Tensor.cpu,
+        pose_noise: PoseNoise = EXACT,
     ) -> None:
         self._env = env
         self._ids = env_ids
         self._object_names = object_names
         self._requests = requests
         self._download = download
+        self._pose_noise = pose_noise
         self._objects: Floats | None = None
         self._eefs: dict[str, Floats] = {}
 
@@ -137,6 +144,11 @@ class World:
             current = self._env.get_object_poses(self._ids)
             chosen = [current[name] for name in self._object_names]
             self._objects = rigid.from_tensor(self._download(torch.cat(chosen) if len(chosen) > 1 else chosen[0]))
+            if self._pose_noise:
+                seeds = np.asarray([request.seed for request in self._requests], dtype=np.int64)
+                for number in range(len(chosen)):
+                    own = slice(number * count, (number + 1) * count)
+                    self._objects[:, :, own] = self._pose_noise.seen(self._objects[:, :, own], seeds, number)
         return self._objects.take(objects * count + rows, axis=2)
 
     def eef_poses(self, eef: str, rows: Ints) -> Floats:

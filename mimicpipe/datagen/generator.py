@@ -16,6 +16,7 @@ from mimicpipe.datagen.constraints import SubTaskConstraintConfig
 from mimicpipe.datagen.noise import unit_noise
 from mimicpipe.datagen.planner import SubtaskPlanner
 from mimicpipe.datagen.pool import DataGenInfoPool
+from mimicpipe.datagen.pose_noise import PoseNoise
 from mimicpipe.datagen.sim import MimicSim
 from mimicpipe.datagen.subtask import DataGenConfig, SubtaskConfigs
 from mimicpipe.datagen.waypoint import RequestPort, WaypointTrajectory
@@ -37,6 +38,7 @@ class DataGenerator:
         subtask_configs: {eef: its subtasks}; None is the pool's. They must be those the pool was cut with.
         datagen_cfg: how segments are chosen and joined; None is the default.
         task_constraint_configs: which subtasks of several eefs wait for each other or move together.
+        pose_noise: errors of the objects' poses that the generator sees; the fields of `PoseNoise`, None is no error.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class DataGenerator:
         subtask_configs: SubtaskConfigs | None = None,
         datagen_cfg: DataGenConfig | None = None,
         task_constraint_configs: Sequence[SubTaskConstraintConfig] = (),
+        pose_noise: Mapping[str, float] | None = None,
     ) -> None:
         pool = src_demo_datagen_info_pool
         if subtask_configs is not None:
@@ -57,7 +60,8 @@ class DataGenerator:
         self.subtask_configs = pool.subtask_configs
         self.datagen_cfg = datagen_cfg or DataGenConfig()
         self.task_constraint_configs = tuple(task_constraint_configs)
-        self.planner = SubtaskPlanner(env, pool, self.datagen_cfg, self.task_constraint_configs)
+        noise = PoseNoise(**(pose_noise or {}))
+        self.planner = SubtaskPlanner(env, pool, self.datagen_cfg, self.task_constraint_configs, noise)
 
     async def generate(
         self,

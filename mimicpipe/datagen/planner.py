@@ -24,6 +24,7 @@ from mimicpipe.datagen.constraints import SubTaskConstraintConfig
 from mimicpipe.datagen.coordinator import Coordinator
 from mimicpipe.datagen.noise import unit_noise
 from mimicpipe.datagen.pool import DataGenInfoPool
+from mimicpipe.datagen.pose_noise import EXACT, PoseNoise
 from mimicpipe.datagen.rigid import Floats
 from mimicpipe.datagen.settling import settled
 from mimicpipe.datagen.sim import MimicSim
@@ -66,6 +67,7 @@ class SubtaskPlanner:
         pool: source demos and subtasks.
         config: how segments are chosen and joined.
         constraints: how the eefs' subtasks are tied to each other.
+        pose_noise: errors of the objects' poses that segments are moved to.
     """
 
     def __init__(
@@ -74,11 +76,13 @@ class SubtaskPlanner:
         pool: DataGenInfoPool,
         config: DataGenConfig,
         constraints: Sequence[SubTaskConstraintConfig] = (),
+        pose_noise: PoseNoise = EXACT,
     ) -> None:
         check_datagen_config(config)
         self._env = env
         self._pool = pool
         self._config = config
+        self._pose_noise = pose_noise
         device = torch.device(env.device)
         self._upload, self._download = uploader(device), downloader(device)
         self._specs = [eef_spec(pool, config, index) for index in range(len(pool.eef_names))]
@@ -137,7 +141,7 @@ class SubtaskPlanner:
         for row, request in enumerate(requests):
             if request.visible <= 0:
                 errors[row] = PlanFailedError("the pool has no source demo yet")
-        world = World(self._env, env_ids, self._pool.object_names, requests, self._download)
+        world = World(self._env, env_ids, self._pool.object_names, requests, self._download, self._pose_noise)
         coordinator, plans = self._coordinator, dict[str, EefPlans]()
         for spec in self._specs:
             wants = wanted[:, spec.index] != GOES_ON

@@ -27,6 +27,7 @@ from mimicpipe.datagen.motion import MotionPlanner, MotionRequest
 from mimicpipe.datagen.noise import unit_noise
 from mimicpipe.datagen.pairs import Pairs
 from mimicpipe.datagen.pool import DataGenInfoPool
+from mimicpipe.datagen.pose_noise import PoseNoise
 from mimicpipe.datagen.rigid import Floats
 from mimicpipe.datagen.sim import MimicSim
 from mimicpipe.datagen.skill_attempt import EefScript, SkillAttempt
@@ -66,6 +67,8 @@ class SkillGenerator:
         task_constraint_configs: which subtasks of several eefs wait for each other or move together.
         demo_tries: demos to try, one after the other, until there is a way to the skill of one of them.
         lead_held: lead the object in the hand, not the hand, along what was shown: it may lie a little otherwise there.
+        pose_noise: errors of the objects' poses that skills are moved to; the fields of `PoseNoise`, None is no error.
+            What is in the way, and how an object lies in the hand, is known exactly.
 
     Raises:
         ConfigError: the task has no start signal, or a constraint that cannot be met.
@@ -82,6 +85,7 @@ class SkillGenerator:
         task_constraint_configs: Sequence[SubTaskConstraintConfig] = (),
         demo_tries: int = 10,
         lead_held: bool = True,
+        pose_noise: Mapping[str, float] | None = None,
     ) -> None:
         pool = src_demo_datagen_info_pool
         self.datagen_cfg = datagen_cfg or DataGenConfig()
@@ -99,6 +103,7 @@ class SkillGenerator:
         self.subtask_configs = pool.subtask_configs
         self.planner = planner
         self.demo_tries, self.lead_held = demo_tries, lead_held
+        self._pose_noise = PoseNoise(**(pose_noise or {}))
         self._specs = [eef_spec(pool, self.datagen_cfg, index) for index in range(len(pool.eef_names))]
         self._segments = {eef: SkillSegments(pool, eef) for eef in pool.eef_names}
         self._timing = Timing(self._specs, task_constraint_configs, env.num_envs)
@@ -245,7 +250,8 @@ class SkillGenerator:
         return sorted(range(this.visible), key=unlike)
 
     def _world(self, this: SkillAttempt) -> World:
-        return World(self.env, this.ids, self.src_demo_datagen_info_pool.object_names, [this])
+        names = self.src_demo_datagen_info_pool.object_names
+        return World(self.env, this.ids, names, [this], pose_noise=self._pose_noise)
 
     async def _way(
         self, this: SkillAttempt, eef: EefScript, demo: int, skill: WaypointTrajectory, others: Mapping[str, Singles]

@@ -32,16 +32,17 @@ def play(args: argparse.Namespace, keys: dict[str, str]) -> dict[str, Any]:
     """
     import torch
 
-    from mimicpipe.training.playing import load
+    from mimicpipe.training.playing import load, simulator_of
     from mimicpipe.training.rollouts import EvalSettings, build_env, check_fresh, eval_config, evaluate
 
     torch.set_num_threads(args.threads)
-    found = load(args.checkpoint, args.run, args.device)
+    run_config = simulator_of(args.checkpoint, args.run)
+    found = load(args.checkpoint, args.device)
     settings = EvalSettings(args.episodes, args.max_steps, args.seed)
     seeds = () if found.notes is None else found.notes.dataset["attempt_seeds"]
-    run_seeds = [found.config.seed] if found.notes is None else found.notes.dataset["run_seeds"]
+    run_seeds = [run_config.seed] if found.notes is None else found.notes.dataset["run_seeds"]
     check_fresh(settings, run_seeds, seeds)
-    config = eval_config(found.config, keys, found.cameras)
+    config = eval_config(run_config, keys, found.cameras)
     env = build_env(config)
     try:
         found.check(env)

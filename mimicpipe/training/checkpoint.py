@@ -24,8 +24,8 @@ from mimicpipe.training.bc_policy import BcPolicy
 from mimicpipe.training.columns import Demos
 from mimicpipe.training.fit import BcSettings, Fitted
 from mimicpipe.training.inputs import InputEncoder
+from mimicpipe.training.kinds import NOTES
 
-NOTES = "policy.json"
 WEIGHTS = "weights.safetensors"
 _FORMAT = 1
 _DATASET_KEYS = ("episodes", "frames", "longest", "run_seeds", "attempt_seeds")

@@ -85,15 +85,3 @@ def train(job: LeRobotJob, more: Sequence[str] = ()) -> None:
     code = subprocess.run(command, env=environment, check=False).returncode
     if code:
         raise MimicpipeError(f"lerobot_train ended with exit code {code}; what it printed above says why")
-
-
-def last_checkpoint(out: Path) -> Path:
-    """Folder of the newest weights below LeRobot's output folder.
-
-    Raises:
-        ConfigError: there are none.
-    """
-    found = sorted((out / "checkpoints").glob("[0-9]*/pretrained_model"), key=lambda path: int(path.parent.name))
-    if not found:
-        raise ConfigError(f"{out}: no checkpoint of LeRobot's (no checkpoints/<step>/pretrained_model)")
-    return found[-1]

@@ -82,6 +82,9 @@ def test_no_checkpoint_is_a_line(tmp_path, capsys):
     assert eval_tool.main([str(tmp_path / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err
     assert eval_tool.main([str(tmp_path)]) == 2
+    assert "no checkpoint (no policy.json" in capsys.readouterr().err
+    (tmp_path / "config.json").write_text('{"type": "act"}')  # LeRobot's alone
+    assert eval_tool.main([str(tmp_path)]) == 2
     assert "--run" in capsys.readouterr().err
 
 

@@ -12,8 +12,9 @@ from toy_demos import toy_demos
 from experiments.harness import compose
 from mimicpipe.errors import ConfigError
 from mimicpipe.training import checkpoint
-from mimicpipe.training.checkpoint import NOTES, WEIGHTS, check_matches, load_bc, notes_of, read_notes, save_bc
+from mimicpipe.training.checkpoint import WEIGHTS, check_matches, load_bc, notes_of, read_notes, save_bc
 from mimicpipe.training.fit import BcSettings, fit
+from mimicpipe.training.kinds import NOTES
 
 SETTINGS = BcSettings(hidden=8, depth=1, chunk=3, executed=2, modes=2, steps=10, batch=8)
 

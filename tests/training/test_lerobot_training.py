@@ -10,7 +10,8 @@ import torch
 
 from mimicpipe.errors import ConfigError
 from mimicpipe.training import lerobot_training
-from mimicpipe.training.lerobot_training import LeRobotJob, check_installed, last_checkpoint
+from mimicpipe.training.kinds import last_checkpoint
+from mimicpipe.training.lerobot_training import LeRobotJob, check_installed
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
