@@ -68,11 +68,12 @@ format: $(STAMP) ## let ruff rewrite the sources
 	$(PY) -m ruff format .
 
 # Newest versions that pyproject.toml allows, for every platform; without index addresses, so that any mirror will do.
+# Isaac Lab's botocore wants an older python-dateutil than the rest may have.
 lock: $(STAMP) ## write requirements.lock anew (needs uv, which setup installs)
 	$(PY) -m uv pip compile pyproject.toml --extra dev --universal --upgrade --python-version 3.12 \
 	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet --output-file requirements.lock
-	$(PY) -m uv pip compile pyproject.toml --extra dev --extra isaaclab --constraint requirements.lock --upgrade \
-	  --python-version 3.12 --python-platform x86_64-manylinux_2_35 \
+	grep -v '^python-dateutil==' requirements.lock | $(PY) -m uv pip compile pyproject.toml --extra dev --extra isaaclab \
+	  --constraint - --upgrade --python-version 3.12 --python-platform x86_64-manylinux_2_35 \
 	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet --output-file requirements-isaaclab.lock
 	$(PY) -m uv pip compile pyproject.toml --extra mujoco_warp --constraint requirements.lock --upgrade --universal \
 	  --python-version 3.12 --no-emit-index-url --no-annotate --no-header --quiet \
