@@ -19,6 +19,7 @@ from mimicpipe.envs.isaaclab import extra
 from mimicpipe.envs.isaaclab.conversions import Conversions
 from mimicpipe.envs.isaaclab.cpu_graph import CpuGraph, can_capture
 from mimicpipe.envs.isaaclab.features import ObservationMap
+from mimicpipe.envs.isaaclab.resets import SlotResets
 from mimicpipe.envs.isaaclab.seeding import seeded
 from mimicpipe.envs.isaaclab.settings import settings_of
 from mimicpipe.envs.isaaclab.state import physics_manager, slot_states
@@ -35,8 +36,8 @@ _CHECK_SEED = 0
 class IsaacLabEnv(MimicEnv):
     """N slots of one Isaac Lab environment.
 
-    A reset runs Isaac Lab's events for one slot after another, each with the global generators seeded by its attempt,
-    so that a scene is a function of its seed; what follows (kinematics, sensors, observations) is one call for all.
+    A reset is one call for all its slots, but for events that draw: those run for one slot after another, each with the
+    global generators seeded by its attempt, so that a scene is a function of its seed.
 
     Args:
         task: gym id of a `ManagerBasedRLMimicEnv`, perhaps `package:id`.
@@ -107,6 +108,7 @@ class IsaacLabEnv(MimicEnv):
                 env.reset()
             self._refresh()
             self._states = slot_states(env)
+            self._resets = SlotResets(env, self.device)
             self.object_names = tuple(env.get_object_poses())
             self._conversions = Conversions(env, self.eef_names)
             self._observations = ObservationMap(env.obs_buf)
@@ -149,9 +151,7 @@ class IsaacLabEnv(MimicEnv):
     @torch.no_grad()
     def reset(self, env_ids: Tensor, seeds: Seeds) -> None:
         """Isaac Lab's reset of slots `env_ids`, each drawn from its seed; see the class."""
-        for slot, seed in zip(env_ids.split(1), seeds.tolist(), strict=True):
-            with seeded(seed, self.device):
-                self.env._reset_idx(slot)
+        self._resets.reset(env_ids, seeds)
         self.env.scene.write_data_to_sim()
         self._refresh()
 
