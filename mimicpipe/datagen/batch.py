@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -97,12 +97,12 @@ class Rows:
         return Rows(*(array[which] for array in arrays))
 
 
-class Numbered(Protocol):
-    """What a request says of its attempt."""
+class Attempts(NamedTuple):
+    """The attempts of a batch's rows; every array is (K,)."""
 
-    seed: int
-    attempt: int
-    run_seed: int
+    index: Ints
+    seed: rng.Seeds
+    run_seed: rng.Seeds
 
 
 class World:
@@ -116,14 +116,14 @@ class World:
         env: MimicSim,
         env_ids: Tensor,
         object_names: Sequence[str],
-        requests: Sequence[Numbered] = (),
+        attempts: Attempts,
         download: Download = Tensor.cpu,
         pose_noise: PoseNoise = EXACT,
     ) -> None:
         self._env = env
         self._ids = env_ids
         self._object_names = object_names
-        self._requests = requests
+        self._attempts = attempts
         self._download = download
         self._pose_noise = pose_noise
         self._objects: Floats | None = None
@@ -131,11 +131,11 @@ class World:
 
     def attempts(self, rows: Ints) -> Ints:
         """(M,) index of each row's attempt."""
-        return np.asarray([self._requests[row].attempt for row in rows.tolist()], dtype=np.int64)
+        return self._attempts.index[rows]
 
     def run_seeds(self, rows: Ints) -> rng.Seeds:
         """(M,) seed of each row's run."""
-        return np.asarray([self._requests[row].run_seed for row in rows.tolist()], dtype=np.int64)
+        return self._attempts.run_seed[rows]
 
     def object_poses(self, objects: Ints, rows: Ints) -> Floats:
         """(3, 4, M) pose of one object in each row; both arguments (M,)."""
@@ -145,10 +145,9 @@ class World:
             chosen = [current[name] for name in self._object_names]
             self._objects = rigid.from_tensor(self._download(torch.cat(chosen) if len(chosen) > 1 else chosen[0]))
             if self._pose_noise:
-                seeds = np.asarray([request.seed for request in self._requests], dtype=np.int64)
                 for number in range(len(chosen)):
-                    own = slice(number * count, (number + 1) * count)
-                    self._objects[:, :, own] = self._pose_noise.seen(self._objects[:, :, own], seeds, number)
+                    own = self._objects[:, :, number * count : (number + 1) * count]
+                    own[:] = self._pose_noise.seen(own, self._attempts.seed, number)
         return self._objects.take(objects * count + rows, axis=2)
 
     def eef_poses(self, eef: str, rows: Ints) -> Floats:

@@ -17,6 +17,7 @@ from mimicpipe.datagen.noise import unit_noise
 from mimicpipe.datagen.planner import SubtaskPlanner
 from mimicpipe.datagen.pool import DataGenInfoPool
 from mimicpipe.datagen.pose_noise import PoseNoise
+from mimicpipe.datagen.requests import Ints, SegmentTable
 from mimicpipe.datagen.sim import MimicSim
 from mimicpipe.datagen.subtask import DataGenConfig, SubtaskConfigs
 from mimicpipe.datagen.waypoint import RequestPort, WaypointTrajectory
@@ -24,6 +25,7 @@ from mimicpipe.errors import ConfigError
 from mimicpipe.pipeline.episode import Attempt
 from mimicpipe.pipeline.protocol import Plan
 from mimicpipe.pipeline.run_state import RunState
+from mimicpipe.rng import Seeds
 
 Trajectory = WaypointTrajectory | Plan | Mapping[str, WaypointTrajectory]
 """What `execute_trajectory` plays: a plan, {eef: trajectory}, or one trajectory where the env has one eef."""
@@ -98,11 +100,29 @@ class DataGenerator:
         try:
             await env_action_queue.join()
         finally:
-            names, eefs = pool.demo_names, pool.eef_names
-            sources = [{"eef": eefs[e], "subtask": s, "demo": names[d]} for e, s, d in request.chosen]
+            sources = self._named(request.chosen)
             if run is not None:
                 run.used_demos[env_id] = sources
         return {"source_demos": sources}
+
+    @property
+    def in_batches(self) -> bool:
+        """Whether attempts can be begun by `begin`: `generate` is the one above, and the pool makes nobody wait."""
+        snapshot = type(self.src_demo_datagen_info_pool).snapshot
+        return type(self).generate is DataGenerator.generate and snapshot is DataGenInfoPool.snapshot
+
+    def begin(self, slots: Ints, attempts: Ints, seeds: Seeds, run: RunState) -> SegmentTable:
+        """What `generate` asks for, for attempts (K,) that begin in slots (K,); see `BatchGenerator`."""
+        count = self.src_demo_datagen_info_pool.num_datagen_infos
+        return self.planner.begin(slots, seeds, count, attempts, run.options.seed)
+
+    def source_demos(self, slots: Ints) -> list[list[dict[str, Any]]]:
+        """(K,) what `generate` would return as "source_demos" of the attempts in slots (K,)."""
+        return [self._named(chosen) for chosen in self.planner.table.chosen_in(slots)]
+
+    def _named(self, chosen: Sequence[tuple[int, int, int]]) -> list[dict[str, Any]]:
+        names, eefs = self.src_demo_datagen_info_pool.demo_names, self.src_demo_datagen_info_pool.eef_names
+        return [{"eef": eefs[e], "subtask": s, "demo": names[d]} for e, s, d in chosen]
 
     async def execute_trajectory(
         self,

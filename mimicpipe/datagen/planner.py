@@ -10,7 +10,7 @@ on the row alone (its seed, its demos, what its slot sees), so it has the same b
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +18,14 @@ import torch
 from torch import Tensor
 
 from mimicpipe.datagen import stitch
-from mimicpipe.datagen.batch import EefSpec, Ints, Rows, World, eef_spec
+from mimicpipe.datagen.batch import Attempts, EefSpec, Ints, Rows, World, eef_spec
 from mimicpipe.datagen.choose import DemoChooser
 from mimicpipe.datagen.constraints import SubTaskConstraintConfig
 from mimicpipe.datagen.coordinator import Coordinator
 from mimicpipe.datagen.noise import unit_noise
 from mimicpipe.datagen.pool import DataGenInfoPool
 from mimicpipe.datagen.pose_noise import EXACT, PoseNoise
+from mimicpipe.datagen.requests import SegmentRequest, SegmentTable
 from mimicpipe.datagen.rigid import Floats
 from mimicpipe.datagen.settling import settled
 from mimicpipe.datagen.sim import MimicSim
@@ -33,30 +34,12 @@ from mimicpipe.datagen.timing import GOES_ON
 from mimicpipe.errors import RequestError
 from mimicpipe.pipeline.protocol import EefPlans, PlanBatch, PlanFailedError
 from mimicpipe.pipeline.transfer import downloader, uploader
+from mimicpipe.rng import Seeds
+
+Flags = npt.NDArray[np.bool_]
 
 _NO_POSES = np.zeros((3, 4, 0))
 _NEVER = np.iinfo(np.int64).max
-
-
-@dataclass(slots=True)
-class SegmentRequest:
-    """What the slot's next plan is to contain; one object serves a whole attempt, the planner moves it on."""
-
-    planner: "SubtaskPlanner"
-    seed: int
-    """The attempt's seed."""
-    visible: int
-    """Demos the attempt may choose from: those added before the count reached this."""
-    wanted: list[int] | None
-    """For each eef, in the env's order, the subtask whose segment is wanted next, or GOES_ON (it goes on with the
-    waypoints it has, or waits); None: all are done."""
-    attempt: int = 0
-    """The attempt's index in its run."""
-    run_seed: int = 0
-    fresh: bool = True
-    """Nothing has been planned for the attempt yet."""
-    chosen: list[tuple[int, int, int]] = field(default_factory=list)
-    """(eef index, subtask, demo) of each segment planned so far, in order."""
 
 
 class SubtaskPlanner:
@@ -98,6 +81,9 @@ class SubtaskPlanner:
         self._pending = np.zeros((count, eefs), dtype=np.int64)
         self._planned = np.zeros((count, eefs), dtype=np.int64)
         self._last_target = np.zeros((eefs, 3, 4, count))
+        segments = sum(spec.last + 1 for spec in self._specs)
+        self.table = SegmentTable(self, count, eefs, segments)
+        """The requests of all slots."""
         self._compile()
 
     def _compile(self) -> None:
@@ -120,28 +106,42 @@ class SubtaskPlanner:
         there = self._pool.num_datagen_infos
         if visible > there:
             raise ValueError(f"visible={visible}: the pool has {there} demos so far; wait for the others")
-        coordinator = self._coordinator
-        wanted = [0] * len(self._specs) if coordinator is None else list(coordinator.timing.first_wanted)
-        return SegmentRequest(self, seed, visible, wanted, attempt, run_seed)
+        return SegmentRequest(self, seed, visible, self._first_wanted(), attempt, run_seed)
 
-    def plan_batch(self, env_ids: Tensor, requests: Sequence[SegmentRequest]) -> PlanBatch:
-        """Plan for slots `env_ids` (K,) int64, and move their requests on.
+    def begin(self, slots: Ints, seeds: Seeds, visible: int, attempts: Ints, run_seed: int) -> SegmentTable:
+        """As `request`, for attempts (K,) that begin in slots (K,): what holds their requests."""
+        self.table.begin(slots, seeds, visible, attempts, run_seed, np.asarray(self._first_wanted(), dtype=np.int64))
+        return self.table
+
+    def _first_wanted(self) -> list[int]:
+        coordinator = self._coordinator
+        return [0] * len(self._specs) if coordinator is None else list(coordinator.timing.first_wanted)
+
+    def plan_batch(self, env_ids: Tensor, requests: Sequence[SegmentRequest] | SegmentTable) -> PlanBatch:
+        """Plan for slots `env_ids` (K,) int64, and move their requests on, which may be the table itself.
 
         A row's steps end with the first segment that ends, and it is planned again then, until the last segments have
         been played and `settle_steps` after them. An exception of a selection strategy is raised in the coroutines
         that it was called for.
         """
         slots = self._download(env_ids).numpy()
-        seeds = np.asarray([request.seed for request in requests], dtype=np.int64)
-        visible = np.asarray([request.visible for request in requests], dtype=np.int64)
-        idle = [GOES_ON] * len(self._specs)
-        wanted = np.asarray([request.wanted or idle for request in requests], dtype=np.int64)
-        self._forget(slots[[request.fresh for request in requests]])
+        if isinstance(requests, SegmentTable):
+            return self._plan(env_ids, slots)[0]
+        self.table.enter(slots, requests)
+        batch, done = self._plan(env_ids, slots)
+        self.table.give_back(slots, requests, done)
+        return batch
+
+    def _plan(self, env_ids: Tensor, slots: Ints) -> tuple[PlanBatch, Flags]:
+        """Plan what the table says for slots `env_ids` (K,), `slots` on the host; (K,) whether all is planned then."""
+        table = self.table
+        seeds, visible, wanted = table.seed[slots], table.visible[slots], table.wanted[slots]
+        self._forget(slots[table.fresh[slots]])
         errors: dict[int, Exception] = {}
-        for row, request in enumerate(requests):
-            if request.visible <= 0:
-                errors[row] = PlanFailedError("the pool has no source demo yet")
-        world = World(self._env, env_ids, self._pool.object_names, requests, self._download, self._pose_noise)
+        for row in np.flatnonzero(visible <= 0).tolist():
+            errors[row] = PlanFailedError("the pool has no source demo yet")
+        attempts = Attempts(table.attempt[slots], seeds, table.run_seed[slots])
+        world = World(self._env, env_ids, self._pool.object_names, attempts, self._download, self._pose_noise)
         coordinator, plans = self._coordinator, dict[str, EefPlans]()
         for spec in self._specs:
             wants = wanted[:, spec.index] != GOES_ON
@@ -155,7 +155,7 @@ class SubtaskPlanner:
                 batch, demo = self._chooser.choose(spec, batch, world, errors)
             if len(batch.rows):
                 steps, lengths, waypoints = self._plan_eef(spec, batch, demo, world)
-                _note_chosen(requests, spec, batch, demo)
+                table.note_chosen(batch.slots, spec.index, batch.subtask, demo)
                 if coordinator is None:
                     self._remember(spec, batch, steps)
                     plans[spec.name] = self._on_device(batch.rows, lengths, waypoints)
@@ -165,11 +165,10 @@ class SubtaskPlanner:
             played, following, done = self._move_on(slots)
         else:
             live = np.asarray([row for row in range(len(slots)) if row not in errors], dtype=np.int64)
-            demo = np.asarray([request.chosen[0][2] if request.chosen else 0 for request in requests])
-            for eef, emitted in coordinator.emit(slots, live, world, demo).items():
+            for eef, emitted in coordinator.emit(slots, live, world, table.first_demo(slots)).items():
                 plans[eef] = self._on_device(*emitted)
             played, following, done = coordinator.move_on(slots)
-        return self._answer(requests, plans, errors, _Moved(slots, played, following, done))
+        return self._answer(plans, errors, _Moved(slots, played, following, done))
 
     def _forget(self, slots: Ints) -> None:
         """New attempts begin in these slots."""
@@ -180,7 +179,7 @@ class SubtaskPlanner:
         if self._coordinator is not None:
             self._coordinator.forget(slots)
 
-    def _move_on(self, slots: Ints) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
+    def _move_on(self, slots: Ints) -> tuple[Ints, Ints, Flags]:
         """As `Coordinator.move_on`, where each eef goes on as soon as its segment has ended."""
         pending, subtask = self._pending[slots], self._subtask[slots]
         steps = np.where(pending > 0, pending, _NEVER).min(axis=1)
@@ -192,27 +191,20 @@ class SubtaskPlanner:
         return steps, np.where(ended & (subtask < self._last), subtask + 1, GOES_ON), done
 
     def _answer(
-        self,
-        requests: Sequence[SegmentRequest],
-        plans: dict[str, EefPlans],
-        errors: dict[int, Exception],
-        moved: "_Moved",
-    ) -> PlanBatch:
-        """Move the requests on, but for those that failed."""
+        self, plans: dict[str, EefPlans], errors: dict[int, Exception], moved: "_Moved"
+    ) -> tuple[PlanBatch, Flags]:
+        """Move the requests on, but for those that failed; (K,) which are done."""
         for row in np.flatnonzero(moved.steps == 0).tolist():
             errors.setdefault(row, self._standstill(int(moved.slots[row]), finished=bool(moved.done[row])))
-        following: list[list[int] | None] = moved.following.tolist()
-        for row in np.flatnonzero(moved.done).tolist():
-            following[row] = None
-        unchanged = {row: (requests[row].wanted, requests[row].fresh) for row in errors}
-        for request, wanted in zip(requests, following, strict=True):
-            request.wanted, request.fresh = wanted, False
-        for row, (wanted, fresh) in unchanged.items():
-            requests[row].wanted, requests[row].fresh = wanted, fresh
+        planned = np.ones(len(moved.slots), dtype=np.bool_)
+        planned[list(errors)] = False
+        slots = moved.slots[planned]
+        self.table.wanted[slots] = moved.following[planned]
+        self.table.fresh[slots] = False
         steps = moved.steps + np.where(moved.done, self._config.settle_steps, 0)
-        steps[list(errors)] = 1
-        again = [row for row, request in enumerate(requests) if request.wanted is not None and row not in errors]
-        return PlanBatch(torch.from_numpy(steps), plans, errors, again)
+        steps[~planned] = 1
+        again = np.flatnonzero(planned & ~moved.done).tolist()
+        return PlanBatch(torch.from_numpy(steps), plans, errors, again), moved.done & planned
 
     def _standstill(self, slot: int, *, finished: bool) -> Exception:
         if finished or self._coordinator is None:
@@ -297,9 +289,4 @@ class _Moved:
     slots: Ints
     steps: Ints
     following: Ints
-    done: npt.NDArray[np.bool_]
-
-
-def _note_chosen(requests: Sequence[SegmentRequest], spec: EefSpec, batch: Rows, demo: Ints) -> None:
-    for row, subtask, source in zip(batch.rows.tolist(), batch.subtask.tolist(), demo.tolist(), strict=True):
-        requests[row].chosen.append((spec.index, subtask, source))
+    done: Flags

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from mimicpipe import poses, rng
-from mimicpipe.datagen.batch import World, eef_spec
+from mimicpipe.datagen.batch import Attempts, World, eef_spec
 from mimicpipe.datagen.choose import DemoChooser
 from mimicpipe.datagen.constraints import SubTaskConstraintConfig
 from mimicpipe.datagen.coordinator import check_ties, share_demos
@@ -251,7 +251,8 @@ class SkillGenerator:
 
     def _world(self, this: SkillAttempt) -> World:
         names = self.src_demo_datagen_info_pool.object_names
-        return World(self.env, this.ids, names, [this], pose_noise=self._pose_noise)
+        attempts = Attempts(*(np.asarray([number]) for number in (this.attempt, this.seed, this.run_seed)))
+        return World(self.env, this.ids, names, attempts, pose_noise=self._pose_noise)
 
     async def _way(
         self, this: SkillAttempt, eef: EefScript, demo: int, skill: WaypointTrajectory, others: Mapping[str, Singles]

@@ -80,12 +80,15 @@ class Budget:
         rate = (self._known_successes + 1) / (known + 1)
         return math.ceil((self.limits.num_demos - self._known_successes) / rate)
 
-    def take_nowait(self) -> int | None:
-        """The next attempt's index, or None if none is wanted now."""
-        if self._exhausted() or self.in_flight >= self._wanted():
-            return None
-        index, self._next = self._next, self._next + 1
-        return index
+    def take_nowait(self, most: int = 1) -> range:
+        """Indices of the next attempts: as many as are wanted now, at most `most`."""
+        first = self._next
+        if not self._exhausted():
+            count = min(most, self._wanted() - self.in_flight)
+            if self.limits.max_attempts is not None:
+                count = min(count, self.limits.max_attempts - first)
+            self._next += max(0, count)
+        return range(first, self._next)
 
     async def changed(self) -> bool:
         """Wait for a reason to try `take_nowait` again; False if there never will be one."""
@@ -105,7 +108,8 @@ class Budget:
             self._known_successes += 1
         else:
             self._known_failures += 1
-        self._wake()
+        if self._waiters:
+            self._wake()
 
     def has_settled(self) -> bool:
         """Whether `settle` would give an attempt."""

@@ -4,31 +4,25 @@ import asyncio
 import functools
 import gc
 import inspect
-import logging
 from collections import abc
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from mimicpipe.errors import StallError
-from mimicpipe.pipeline.episode import Attempt, Episode, Outcome, first_nonfinite
+from mimicpipe.pipeline.batches import ALL_SLOTS, batches_of, run_batch_generator
+from mimicpipe.pipeline.episode import Attempt
+from mimicpipe.pipeline.finishing import NOTHING, Returned, finish
 from mimicpipe.pipeline.ledger import ERRORS
 from mimicpipe.pipeline.loop import env_loop
-from mimicpipe.pipeline.protocol import (
-    EpisodeTimeoutError,
-    NonFiniteError,
-    PlanFailedError,
-    RunOverError,
-    StateMismatchError,
-)
+from mimicpipe.pipeline.protocol import RunOverError
 from mimicpipe.pipeline.queues import ActionQueue, RequestQueue
 from mimicpipe.pipeline.run_state import RunState
 from mimicpipe.pipeline.slots import current_slot
 from mimicpipe.pipeline.tasks import end_tasks, is_cancelled
 from mimicpipe.pipeline.watchdog import Watchdog
-
-_log = logging.getLogger("mimicpipe")
 
 _ALLOCATIONS_BETWEEN_COLLECTIONS = 100_000
 """Of objects that hold others; some tens of megabytes."""
@@ -84,6 +78,7 @@ async def run_data_generator(
     if accepted is not None:
         keywords = {name: value for name, value in keywords.items() if name in accepted}
     takes_attempt = accepted is None or "attempt" in accepted
+    slots = np.asarray([env_id])
     try:
         while (attempt := await _next_attempt(run, env_id)) is not None:
             returned = _returned(None)
@@ -102,9 +97,8 @@ async def run_data_generator(
                 return
             run.reset_queue.discard(env_id)
             run.action_queue.discard(env_id)
-            idle = run.length(env_id) == 0
-            await _finish(run, env_id, attempt, returned, error)
-            _note_error(run, env_id, attempt, error)
+            idle = run.lengths(slots)[0] == 0
+            await finish(run, slots, [returned], {} if error is None else {env_id: error})
             if idle:
                 # Attempts that end without a step would otherwise follow each other for ever, and the others wait.
                 await run.board.next_step(env_id)
@@ -126,36 +120,13 @@ async def _next_attempt(run: RunState, slot: int) -> Attempt | None:
             return None
 
 
-def _failure_reason(error: BaseException) -> str:
-    if isinstance(error, PlanFailedError):
-        return "plan_failed"
-    if isinstance(error, StateMismatchError):
-        return "state_mismatch"
-    if isinstance(error, EpisodeTimeoutError):
-        return "timeout"
-    if isinstance(error, NonFiniteError):
-        return "nonfinite"
-    return f"error:{type(error).__name__}"
-
-
-class Returned(NamedTuple):
-    """What a generator says of its attempt."""
-
-    source_demos: list[Any]
-    metadata: Mapping[str, Any]
-    vetoed: bool
-
-
-_NOTHING: Mapping[str, Any] = {}
-
-
 def _returned(results: Any) -> Returned:
     """Read the value a generator has returned; TypeError that names the key if it cannot be used."""
     if results is None:
-        return Returned([], _NOTHING, vetoed=False)
+        return Returned([], NOTHING, vetoed=False)
     if not isinstance(results, dict | Mapping):  # a dict is known at once, a Mapping after a search
         raise TypeError(f"generate() returned a {type(results).__name__}; return None or a dict")
-    sources, metadata = results.get("source_demos", ()), results.get("metadata", _NOTHING)
+    sources, metadata = results.get("source_demos", ()), results.get("metadata", NOTHING)
     if not isinstance(sources, list | tuple):
         raise TypeError(f"generate() returned source_demos={sources!r}; it must be a list")
     if not isinstance(metadata, dict | Mapping):
@@ -163,72 +134,25 @@ def _returned(results: Any) -> Returned:
     return Returned(list(sources), metadata, results.get("success") is False)
 
 
-async def _finish(run: RunState, slot: int, attempt: Attempt, returned: Returned, error: BaseException | None) -> None:
-    """Judge the attempt, copy its episode out of the rollout buffer, and hand both to the ledger."""
-    if error is not None:
-        success, reason = False, _failure_reason(error)
-    else:
-        success, reason = run.judge(slot)
-        if success and returned.vetoed:
-            success, reason = False, "not_successful"
-    sources = returned.source_demos or run.used_demos.get(slot, [])
-    run.used_demos.pop(slot, None)
-    outcome = Outcome(attempt.index, slot, attempt.seed, success, reason, run.length(slot), sources)
-    if isinstance(error, PlanFailedError | StateMismatchError):
-        outcome.detail = str(error)
-    episode: Episode | None = None
-    if run.rollout is not None:
-        with run.clock.stage("record"):
-            episode = run.episode(slot, outcome, dict(returned.metadata))
-            if episode is not None:
-                episode = _if_finite(run, episode)
-            if run.on_finished is not None and outcome.length > 0:
-                run.on_finished(slot, outcome)
-    if run.trace is not None:
-        run.trace.finished(slot, outcome, run.first_state(slot))
-    run.ends.cancel(slot)
-    run.attempts[slot] = None
-    run.was_reset[slot] = False
-    await run.ledger.add(outcome, episode)
-
-
-def _if_finite(run: RunState, episode: Episode) -> Episode | None:
-    """The episode, known to be finite, so that the recorder need not look; None, and a failure, where it is not."""
-    problem = first_nonfinite(episode.columns)
-    if problem is None:
-        return replace(episode, finite=True)
-    outcome = episode.outcome
-    outcome.success, outcome.reason = False, "nonfinite"
-    if outcome.reason not in run.counters.reasons:  # not every one where a sensor is broken
-        _log.warning("attempt %d in slot %d is not recorded: %s", outcome.attempt, outcome.slot, problem)
-    return None
-
-
-def _note_error(run: RunState, slot: int, attempt: Attempt, error: BaseException | None) -> None:
-    """Log the first of an attempt's unexpected exceptions of a type; raise it in strict mode."""
-    if error is None or not _failure_reason(error).startswith("error:"):
-        return
-    if run.options.strict:
-        raise error
-    if type(run.last_error) is not type(error):
-        _log.warning("attempt %d in slot %d failed", attempt.index, slot, exc_info=error)
-    run.last_error = error
-
-
 def setup_async_generation(
     run: RunState, data_generator: Generator, *, task_group: asyncio.TaskGroup, info_pool: Any = None
 ) -> dict[str, Any]:
-    """Create one generator task per slot.
+    """Create one generator task per slot, or a single one where the generator serves all slots in batches.
 
     Returns:
         {"tasks", "event_loop", "reset_queue", "action_queue", "info_pool"}.
     """
-    tasks = [
-        task_group.create_task(
-            run_data_generator(slot, run.reset_queue, run.action_queue, data_generator, run), name=f"generator[{slot}]"
-        )
-        for slot in range(run.env.num_envs)
-    ]
+    batches = batches_of(data_generator)
+    if batches is not None:
+        tasks = [task_group.create_task(run_batch_generator(batches, run), name=ALL_SLOTS)]
+    else:
+        tasks = [
+            task_group.create_task(
+                run_data_generator(slot, run.reset_queue, run.action_queue, data_generator, run),
+                name=f"generator[{slot}]",
+            )
+            for slot in range(run.env.num_envs)
+        ]
     return {
         "tasks": tasks,
         "event_loop": asyncio.get_running_loop(),

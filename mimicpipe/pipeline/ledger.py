@@ -73,10 +73,13 @@ class Ledger:
         """Finished attempts that wait for earlier ones."""
         return len(self._pending)
 
-    async def add(self, outcome: Outcome, episode: Episode | None) -> None:
-        """An attempt has finished; commits whatever is now in order."""
+    def put(self, outcome: Outcome, episode: Episode | None) -> None:
+        """An attempt has finished; `settle` is to be called soon."""
         self._pending[outcome.attempt] = (outcome, episode)
         self._budget.finish(outcome.attempt, outcome.success)
+
+    async def settle(self) -> None:
+        """Commit whatever is in order, unless somebody is at it."""
         if self._budget.has_settled() and not self._draining.locked():
             await self.drain()
 
@@ -84,33 +87,39 @@ class Ledger:
         """Commit everything that is in order, waiting for a commit in progress."""
         async with self._draining:
             while (index := self._budget.settle()) is not None:
-                await self._emit(*self._pending.pop(index))
+                outcome, episode = self._pending.pop(index)
+                self._note(outcome)
+                if episode is not None:
+                    await self._commit(outcome, episode)
+                self._on_outcome(outcome)
+                if self._counters.errors_in_a_row >= self._max_errors:
+                    self._budget.stop(ERRORS)
+
+    def _note(self, outcome: Outcome) -> None:
+        counters, reasons = self._counters, self._counters.reasons
+        reasons[outcome.reason] = reasons.get(outcome.reason, 0) + 1
+        counters.errors_in_a_row = counters.errors_in_a_row + 1 if outcome.reason.startswith("error:") else 0
 
     def _count(self, outcome: Outcome, episode: Episode) -> None:
         if outcome.success:
             self._counters.episodes_committed += 1
         self._counters.frames_committed += episode.length
 
-    async def _emit(self, outcome: Outcome, episode: Episode | None) -> None:
-        counters, reasons = self._counters, self._counters.reasons
-        reasons[outcome.reason] = reasons.get(outcome.reason, 0) + 1
-        counters.errors_in_a_row = counters.errors_in_a_row + 1 if outcome.reason.startswith("error:") else 0
+    async def _commit(self, outcome: Outcome, episode: Episode) -> None:
         sink = self._sink if outcome.success else self._failed_sink
-        if sink is not None and episode is not None:
-            if outcome.success:
-                outcome.episode_index = self._counters.episodes_committed
-            with self._clock.stage("record"):
-                committed = sink.try_commit(episode)
-            if not committed:
-                self.committing = outcome.attempt
-                try:
-                    with self._clock.idle_is("record"):
-                        await asyncio.to_thread(sink.commit, episode)
-                except asyncio.CancelledError:
-                    self._count(outcome, episode)  # the thread goes on, and the recorder finalizes after it
-                    raise
-                self.committing = None
-            self._count(outcome, episode)
-        self._on_outcome(outcome)
-        if counters.errors_in_a_row >= self._max_errors:
-            self._budget.stop(ERRORS)
+        if sink is None:
+            return
+        if outcome.success:
+            outcome.episode_index = self._counters.episodes_committed
+        with self._clock.stage("record"):
+            committed = sink.try_commit(episode)
+        if not committed:
+            self.committing = outcome.attempt
+            try:
+                with self._clock.idle_is("record"):
+                    await asyncio.to_thread(sink.commit, episode)
+            except asyncio.CancelledError:
+                self._count(outcome, episode)  # the thread goes on, and the recorder finalizes after it
+                raise
+            self.committing = None
+        self._count(outcome, episode)

@@ -32,9 +32,10 @@ import torch
 from torch import Tensor
 
 from mimicpipe.errors import RequestError
-from mimicpipe.pipeline.ends import NO_SLOTS, Ints
-from mimicpipe.pipeline.protocol import EpisodeTimeoutError, NonFiniteError, Plan, Planner
-from mimicpipe.pipeline.run_state import RunState
+from mimicpipe.pipeline.ends import NO_SLOTS, Flags, Ints
+from mimicpipe.pipeline.protocol import EpisodeTimeoutError, NonFiniteError, Plan, Planner, PlanRequests
+from mimicpipe.pipeline.run_state import NO_ATTEMPT, RunState
+from mimicpipe.rng import Seeds
 
 _YIELD_EVERY_S = 0.02
 """Signals, the sampler and the watchdog's wishes are served at least this often."""
@@ -54,7 +55,9 @@ class EnvLoop:
         env = run.env
         self.run = run
         self.resting = NO_SLOTS
-        self.to_continue: list[int] = []
+        self.to_continue = NO_SLOTS
+        self.requests: dict[int, Any] = {}
+        self.together: PlanRequests | None = None
         self.actions = torch.zeros(env.num_envs, env.action_dim, dtype=torch.float32, device=env.device)
         self.manual = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
         self.num_manual = 0
@@ -68,14 +71,13 @@ class EnvLoop:
         """Reset every slot that asked, in one call."""
         run, env = self.run, self.run.env
         self._judge()
-        asked = run.reset_queue.drain()
-        slots = [slot for slot, _ in asked]
-        on_host = np.asarray(slots, dtype=np.int64)
+        singles = run.reset_queue.drain()
+        single = np.asarray([slot for slot, _ in singles], dtype=np.int64)
+        on_host = np.sort(np.concatenate((single, *(slots for slots, _ in run.reset_queue.drain_all()))))
         ids = run.upload(on_host)
-        seeds = np.asarray([_seed(run, slot) for slot in slots], dtype=np.int64)
         with run.clock.stage("reset"):
-            env.reset(ids, seeds)
-            if given := [(slot, state) for slot, state in asked if state is not None]:
+            env.reset(ids, _seeds(run, on_host))
+            if given := [(slot, state) for slot, state in singles if state is not None]:
                 states = torch.stack([state for _, state in given])
                 env.set_state(states.to(env.device), run.upload(np.asarray([slot for slot, _ in given])))
             run.hold.index_fill_(0, ids, 0)
@@ -88,16 +90,15 @@ class EnvLoop:
                 self._remember_initial_state(ids)
         run.was_reset[on_host] = True
         run.start[on_host] = run.counters.batch_steps
-        for slot in slots:
-            run.reset_queue.task_done(slot)
+        run.reset_queue.all_done(on_host)
 
     def asked_in_flight(self) -> bool:
         """Whether a slot that the step in progress moves asks for something, which must wait until it has ended."""
         run = self.run
         if self.in_flight is None or (run.reset_queue.empty() and run.action_queue.empty()):
             return False
-        asking = [*run.reset_queue.waiting(), *run.action_queue.waiting()]
-        return not set(asking).isdisjoint(self.in_flight.tolist())
+        asking = np.concatenate((run.reset_queue.waiting(), run.action_queue.waiting()))
+        return bool(np.isin(asking, self.in_flight).any())
 
     def _remember_initial_state(self, ids: Tensor) -> None:
         run = self.run
@@ -112,18 +113,18 @@ class EnvLoop:
         singles: list[tuple[int, Tensor]] = []
         to_plan: dict[int, tuple[Planner, list[int], list[Any]]] = {}
         asked = run.action_queue.drain()
-        if self.to_continue:
-            following = ((slot, run.ends.then(slot)) for slot in self.to_continue)
-            asked += [(slot, request) for slot, request in following if request is not None]
-            asked.sort(key=itemgetter(0))
-            self.to_continue = []
+        following, self.to_continue = run.ends.still_on(self.to_continue), NO_SLOTS
+        self._plan_all(following, run.action_queue.drain_all())
+        asked += [(slot, self.requests[slot]) for slot in following.tolist() if slot in self.requests]
+        asked.sort(key=itemgetter(0))
         for slot, payload in asked:
             if not run.was_reset[slot]:
                 run.action_queue.task_done(slot, RequestError(f"slot {slot} acts before it was reset in this attempt"))
             elif isinstance(payload, Tensor):
                 singles.append((slot, payload))
             elif isinstance(payload, Plan):
-                self._schedule([slot], [run.playheads.load_plan(slot, payload)])
+                steps = run.playheads.load_plan(slot, payload)
+                self._schedule(np.asarray([slot]), np.asarray([steps]), np.asarray([False]))
             else:
                 group = to_plan.get(id(payload.planner))
                 if group is None:
@@ -132,64 +133,73 @@ class EnvLoop:
                 group[2].append(payload)
         if singles:
             stacked = torch.stack([action for _, action in singles]).to(torch.float32)
-            self._load_actions([slot for slot, _ in singles], stacked)
+            self._load_actions(np.asarray([slot for slot, _ in singles]), stacked, np.zeros(len(singles), np.bool_))
         for planner, slots, requests in to_plan.values():
-            self._plan(planner, slots, requests)
+            again = self._plan(planner, np.asarray(slots), requests)
+            self.requests.update((slots[row], requests[row]) for row in again)
 
-    def _load_actions(self, slots: Sequence[int], actions: Tensor, then: Sequence[Any] | None = None) -> None:
-        """Slots (K,) execute actions (K, A) in their next step, after which the requests `then` are served."""
+    def _load_actions(self, slots: Ints, actions: Tensor, goes_on: Flags) -> None:
+        """Slots (K,) execute actions (K, A) in their next step; requests of those that go on are then planned again."""
         finite = self.run.download(torch.isfinite(actions).all(dim=1)).tolist()
-        ids = self.run.upload(np.asarray(slots, dtype=np.int64))
+        ids = self.run.upload(slots)
         self.actions.index_copy_(0, ids, actions)
         self.manual.index_fill_(0, ids, value=True)
         faults = {row: "is not finite" for row, ok in enumerate(finite) if not ok}
         faults = {**self.run.env.faults_of_actions(actions), **faults}
         for row, fault in faults.items():
-            self.manual[slots[row]] = False
-            self.run.action_queue.task_done(slots[row], RequestError(f"slot {slots[row]} put an action that {fault}"))
+            slot = int(slots[row])
+            self.manual[slot] = False
+            self.run.action_queue.task_done(slot, RequestError(f"slot {slot} put an action that {fault}"))
         good = [row for row in range(len(slots)) if row not in faults]
         self.num_manual += len(good)
-        self._schedule([slots[row] for row in good], [1] * len(good), then and [then[row] for row in good])
+        self._schedule(slots[good], np.ones(len(good), dtype=np.int64), goes_on[good])
 
-    def _plan(self, planner: Planner, slots: list[int], requests: list[Any]) -> None:
+    def _plan_all(self, following: Ints, batches: list[tuple[Ints, PlanRequests]]) -> None:
+        """Plan for slots whose requests are kept together: those of new `batches`, and those that go on."""
+        if batches:
+            self.together = batches[0][1]
+        if self.together is not None:
+            slots = np.sort(np.concatenate((following, *(slots for slots, _ in batches))))
+            if len(slots):
+                self._plan(self.together.planner, slots, self.together)
+
+    def _plan(self, planner: Planner, slots: Ints, requests: Sequence[Any] | PlanRequests) -> list[int]:
+        """Load what the planner has planned for slots (K,); the rows whose request is planned again afterwards."""
         run = self.run
-        on_host = np.asarray(slots, dtype=np.int64)
-        ids = run.upload(on_host)
-        batch = planner.plan_batch(ids, requests)
+        batch = planner.plan_batch(run.upload(slots), requests)
         for eef, plans in batch.eefs.items():
             if plans.rows.numel():
-                run.playheads.load(eef, on_host[plans.rows.cpu().numpy()], plans)
+                run.playheads.load(eef, slots[plans.rows.cpu().numpy()], plans)
         for row, error in batch.errors.items():
-            run.action_queue.task_done(slots[row], error)
+            run.action_queue.task_done(int(slots[row]), error)
         steps: Ints = batch.steps.cpu().numpy()
-        again: list[Any] = [None] * len(slots)
-        for row in batch.again:
-            again[row] = requests[row]
-        actions = batch.actions
+        again = np.zeros(len(slots), dtype=np.bool_)
+        again[list(batch.again)] = True
+        rows, actions = np.flatnonzero(again).tolist(), batch.actions
         if batch.errors:
-            rows = [row for row in range(len(slots)) if row not in batch.errors]
-            slots, steps, again = [slots[row] for row in rows], steps[rows], [again[row] for row in rows]
-            actions = None if actions is None else actions[rows]
+            good = [row for row in range(len(slots)) if row not in batch.errors]
+            slots, steps, again = slots[good], steps[good], again[good]
+            actions = None if actions is None else actions[good]
         if actions is None:
             self._schedule(slots, steps, again)
-        elif slots:
+        elif len(slots):
             self._load_actions(slots, actions, again)
+        return rows
 
-    def _schedule(self, slots: Sequence[int], steps: Sequence[int] | Ints, then: Sequence[Any] | None = None) -> None:
+    def _schedule(self, slots: Ints, steps: Ints, goes_on: Flags) -> None:
         """Slots (K,) act for `steps` (K,) from now.
 
-        Their coroutines are woken then, or at the episode's limit; before the limit, the requests `then` are served.
+        Their coroutines are woken then, or at the episode's limit; before the limit, the requests of those that go on
+        (K,) are planned again.
         """
         run = self.run
-        at = np.asarray(slots, dtype=np.int64)
-        played = run.counters.batch_steps - run.start[at]
+        played = run.counters.batch_steps - run.start[slots]
         left = run.options.max_episode_steps - played
         plays = np.minimum(steps, left)
-        then = [None] * len(slots) if then is None else then
-        run.ends.schedule(at, run.counters.batch_steps + plays, np.greater(steps, left), then)
-        for row in np.flatnonzero(left <= 0).tolist():
-            run.ends.cancel(slots[row])
-            run.action_queue.task_done(slots[row], _timeout(run))
+        run.ends.schedule(slots, run.counters.batch_steps + plays, np.greater(steps, left), goes_on)
+        for slot in slots[left <= 0].tolist():
+            run.ends.cancel(np.asarray([slot]))
+            run.action_queue.task_done(slot, _timeout(run))
         for kept in (run.trace, run.rollout):
             if kept is not None and len(slots):
                 kept.ensure(int((played + plays).max()))
@@ -282,29 +292,27 @@ class EnvLoop:
             return
         run = self.run
         self._judge()
-        finite = run.download(run.env.finite(run.upload(resting))).tolist()
-        timed_out = run.ends.take(resting).tolist()
-        for slot, is_finite, is_over in zip(resting.tolist(), finite, timed_out, strict=True):
-            if not is_finite:
-                error = NonFiniteError(f"slot {slot}: the simulator's state is not finite")
-                run.action_queue.task_done(slot, error)
-            elif is_over:
-                run.action_queue.task_done(slot, _timeout(run))
-            elif run.ends.then(slot) is not None:
-                self.to_continue.append(slot)
-            else:
-                run.action_queue.task_done(slot)
+        finite: Flags = run.download(run.env.finite(run.upload(resting))).numpy()
+        timed_out, goes_on = run.ends.take(resting)
+        for slot in resting[~finite].tolist():
+            error = NonFiniteError(f"slot {slot}: the simulator's state is not finite")
+            run.action_queue.task_done(slot, error)
+        for slot in resting[finite & timed_out].tolist():
+            run.action_queue.task_done(slot, _timeout(run))
+        well = finite & ~timed_out
+        self.to_continue = np.concatenate((self.to_continue, resting[well & goes_on]))
+        run.action_queue.all_done(resting[well & ~goes_on])
 
 
 def _timeout(run: RunState) -> EpisodeTimeoutError:
     return EpisodeTimeoutError(f"the episode has reached max_episode_steps={run.options.max_episode_steps}")
 
 
-def _seed(run: RunState, slot: int) -> int:
-    attempt = run.attempts[slot]
-    if attempt is None:
-        raise RuntimeError(f"slot {slot} asked for a reset without an attempt")
-    return attempt.seed
+def _seeds(run: RunState, slots: Ints) -> Seeds:
+    without = slots[run.attempts[slots] == NO_ATTEMPT]
+    if len(without):
+        raise RuntimeError(f"slot {without[0]} asked for a reset without an attempt")
+    return run.seeds[slots]
 
 
 async def env_loop(run: RunState) -> None:
@@ -337,7 +345,7 @@ async def env_loop(run: RunState) -> None:
         active = board.num_envs - board.num_parked
         if not run.env.steps_in_background or len(loop.resting) > _MOST_RESTING * active:
             loop.wake()
-            if board.thinking or loop.to_continue:
+            if board.thinking or len(loop.to_continue):
                 continue
         with loop.step():
             if len(loop.resting) >= _GATHERED * active or run.counters.batch_steps % _GATHER_STEPS == 0:
@@ -359,7 +367,7 @@ async def _all_served(loop: EnvLoop) -> bool:
             break
         elif not run.reset_queue.empty():
             loop.serve_resets()
-        elif loop.to_continue or not run.action_queue.empty():
+        elif len(loop.to_continue) or not run.action_queue.empty():
             with run.clock.stage("plan"):
                 loop.serve_actions()
             if not run.board.thinking:

@@ -12,7 +12,7 @@ planner may ask to plan a request again after the steps that it has planned, so 
 planned when the one before has been played, wakes its coroutine once.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -141,9 +141,15 @@ class PlanBatch:
 class Planner(Protocol):
     """Plans many slots at once."""
 
-    def plan_batch(self, env_ids: Tensor, requests: Sequence[Any]) -> PlanBatch:
-        """Plan for slots `env_ids` (K,) int64, whose requests stand in the same order."""
+    def plan_batch(self, env_ids: Tensor, requests: Any) -> PlanBatch:
+        """Plan for slots `env_ids` (K,) int64, whose requests stand in the same order, or in one `PlanRequests`."""
         ...
+
+
+class PlanRequests(Protocol):
+    """The plan requests of many slots, kept by slot: what `plan_batch` is then given in place of a sequence."""
+
+    planner: Planner
 
 
 @runtime_checkable

@@ -12,12 +12,14 @@ import asyncio
 from operator import itemgetter
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 
 from mimicpipe.errors import RequestError
 from mimicpipe.pipeline.checks import RequestChecks
+from mimicpipe.pipeline.ends import NO_SLOTS, Ints
 from mimicpipe.pipeline.protocol import Plan
-from mimicpipe.pipeline.slots import SlotBoard, current_slot
+from mimicpipe.pipeline.slots import SlotBoard, current_slot, flags
 from mimicpipe.pipeline.telemetry import QueueMeter
 
 
@@ -27,6 +29,40 @@ class OwnedLock(Protocol):
     def held_by_current_task(self) -> bool:
         """Whether the calling task holds the lock."""
         ...
+
+
+class Served:
+    """What has become of the requests that one task has put for many slots."""
+
+    def __init__(self) -> None:
+        self._slots: list[Ints] = []
+        self._errors: dict[int, Exception] = {}
+        self._waiter: asyncio.Future[None] | None = None
+
+    def note(self, slots: Ints, error: Exception | None = None) -> None:
+        """The requests of slots (K,) are served, or have failed."""
+        self._slots.append(slots)
+        if error is not None:
+            self._errors |= dict.fromkeys(slots.tolist(), error)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the task go on that waits."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self) -> tuple[Ints, dict[int, Exception]]:
+        """Wait until a request is served, or for `wake`.
+
+        Returns:
+            Slots (K,), ascending, whose requests were served since the last call; {slot: error} of those that failed.
+        """
+        if not self._slots:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        slots, errors = self._slots, self._errors
+        self._slots, self._errors = [], {}
+        return np.sort(np.concatenate((NO_SLOTS, *slots))), errors
 
 
 class RequestQueue:
@@ -44,8 +80,9 @@ class RequestQueue:
         self._board = board
         self._lock = lock
         self._items: list[tuple[int, Any]] = []
-        self._pending = [False] * board.num_envs
-        self._futures: list[asyncio.Future[None] | None] = [None] * board.num_envs
+        self._batches: list[tuple[Ints, Any]] = []
+        self._pending, self._is_pending = flags(board.num_envs)
+        self._futures: dict[int, asyncio.Future[None]] = {}
         self._late_errors: dict[int, Exception] = {}
         self._taken: list[int] = []
         self._unfinished = 0
@@ -53,6 +90,8 @@ class RequestQueue:
         self._closed: BaseException | None = None
         self.not_during: RequestQueue | None = None
         """A queue whose requests come after those of this one: a slot may put both, in this order, before it waits."""
+        self.served: Served | None = None
+        """Where what has become of requests from `put_all` is noted; None where nobody asks."""
 
     def _check_slot(self, env_id: Any) -> int:
         try:
@@ -81,7 +120,7 @@ class RequestQueue:
         self._pending[env_id] = True
         self._late_errors.pop(env_id, None)
         self._items.append((env_id, payload))
-        self.meter.change(len(self._items))
+        self.meter.change(self.qsize())
         self._unfinished += 1
         self._board.settle(env_id)
 
@@ -97,6 +136,19 @@ class RequestQueue:
         if self._closed is not None:
             await asyncio.sleep(0)  # or a generator that catches everything and tries again would block the loop
         self.put_nowait(item)
+
+    def put_all(self, slots: Ints, payload: Any = None) -> None:
+        """Submit one request for each of slots (K,), none of which has one; `payload` holds all of them.
+
+        That they are served is noted in `served`.
+        """
+        if self._closed is not None:
+            raise self._closed
+        self._is_pending[slots] = True
+        self._batches.append((slots, payload))
+        self._unfinished += len(slots)
+        self.meter.change(self.qsize())
+        self._board.settle_all(slots)
 
     async def join(self) -> None:
         """Wait until the calling slot's request is served; outside a slot, until every request is.
@@ -114,7 +166,7 @@ class RequestQueue:
             if slot in self._late_errors:
                 raise self._late_errors.pop(slot)
             return
-        future = self._futures[slot]
+        future = self._futures.get(slot)
         if future is None:
             future = self._futures[slot] = asyncio.get_running_loop().create_future()
         await future
@@ -127,32 +179,39 @@ class RequestQueue:
 
     def qsize(self) -> int:
         """Requests not yet taken by the env loop."""
-        return len(self._items)
+        return len(self._items) + sum(len(slots) for slots, _ in self._batches)
 
     def empty(self) -> bool:
         """Whether no request waits."""
-        return not self._items
+        return not self._items and not self._batches
 
-    def waiting(self) -> list[int]:
+    def waiting(self) -> Ints:
         """Slots whose request is not yet taken by the env loop."""
-        return [slot for slot, _ in self._items]
+        single = np.asarray([slot for slot, _ in self._items], dtype=np.int64)
+        return np.concatenate((single, *(slots for slots, _ in self._batches)))
 
     def is_pending(self, env_id: int) -> bool:
         """Whether the slot has a request that has not been served."""
-        return self._pending[env_id]
+        return bool(self._pending[env_id])
 
     def drain(self) -> list[tuple[int, Any]]:
-        """Take every waiting request, ordered by slot (so that batches do not depend on who came first)."""
-        self.meter.change(0)
+        """Take every request from `put`, ordered by slot (so that batches do not depend on who came first)."""
         items, self._items = sorted(self._items, key=itemgetter(0)), []
+        self.meter.change(self.qsize())
         return items
+
+    def drain_all(self) -> list[tuple[Ints, Any]]:
+        """Take every batch of requests from `put_all`: slots (K,), and what holds them."""
+        batches, self._batches = self._batches, []
+        self.meter.change(self.qsize())
+        return batches
 
     def get_nowait(self) -> Any:
         """Take the oldest request as it was put; raises asyncio.QueueEmpty."""
         if not self._items:
             raise asyncio.QueueEmpty
         env_id, payload = self._items.pop(0)
-        self.meter.change(len(self._items))
+        self.meter.change(self.qsize())
         self._taken.append(env_id)
         return env_id if payload is None else (env_id, payload)
 
@@ -168,7 +227,9 @@ class RequestQueue:
         if self.not_during is None or not self.not_during.is_pending(env_id):
             self._board.think(env_id)
         if future is None:
-            if error is not None:
+            if self.served is not None:
+                self.served.note(np.asarray([env_id]), error)
+            elif error is not None:
                 self._late_errors[env_id] = error
         elif not future.done():
             if error is None:
@@ -178,13 +239,26 @@ class RequestQueue:
                 # A coroutine that has stopped waiting must not leave "exception was never retrieved" behind.
                 future.exception()
 
+    def all_done(self, slots: Ints) -> None:
+        """The requests of slots (K,) are served."""
+        if self._futures:
+            for slot in slots.tolist():
+                self.task_done(slot)
+            return
+        self._is_pending[slots] = False
+        self._finish(len(slots))
+        other = self.not_during
+        self._board.think_all(slots if other is None else slots[~other._is_pending[slots]])
+        if self.served is not None:
+            self.served.note(slots)
+
     def discard(self, env_id: int) -> None:
         """Forget the slot's request, whose attempt is over."""
         self._late_errors.pop(env_id, None)
         if not self._pending[env_id]:
             return
         self._items = [item for item in self._items if item[0] != env_id]
-        self.meter.change(len(self._items))
+        self.meter.change(self.qsize())
         future = self._end(env_id)
         if future is not None:
             future.cancel()
@@ -193,12 +267,11 @@ class RequestQueue:
     def _end(self, env_id: int) -> asyncio.Future[None] | None:
         """The slot has no request any more; the future that somebody waits for, if anybody does."""
         self._pending[env_id] = False
-        future, self._futures[env_id] = self._futures[env_id], None
-        self._finish_one()
-        return future
+        self._finish(1)
+        return self._futures.pop(env_id, None)
 
-    def _finish_one(self) -> None:
-        self._unfinished -= 1
+    def _finish(self, count: int) -> None:
+        self._unfinished -= count
         if self._unfinished == 0 and self._all_done is not None and not self._all_done.done():
             self._all_done.set_result(None)
 

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from mimicpipe.errors import RequestError, StallError
 from mimicpipe.pipeline.budget import Budget, BudgetLimits
 from mimicpipe.pipeline.checks import RequestChecks
-from mimicpipe.pipeline.ends import PlanEnds
+from mimicpipe.pipeline.ends import Ints, PlanEnds
 from mimicpipe.pipeline.episode import Attempt, Episode, Outcome
 from mimicpipe.pipeline.ledger import ERRORS_IN_A_ROW, EpisodeSink, Ledger, OnOutcome
 from mimicpipe.pipeline.perturbation import Perturbation, PerturbationConfig
@@ -29,6 +28,9 @@ from mimicpipe.rng import attempt_seeds
 
 _SEED_BLOCK = 1024
 """Attempt seeds are drawn this many at a time: one at a time, numpy's overhead would dominate. One block is kept."""
+
+NO_ATTEMPT = -1
+_VERDICTS = ("not_successful", "success_not_held", "success")
 
 SuccessTerm = Callable[[SimEnv], Tensor]
 FrameColumns = Callable[[Any, Tensor | None, Tensor], dict[str, Tensor]]
@@ -112,7 +114,10 @@ class RunState:
         if perturbation is not None and perturbation.probability > 0:
             self.perturbation = Perturbation(env, perturbation)
         self.success_term: SuccessTerm = success_term or (lambda e: e.success())
-        self.attempts: list[Attempt | None] = [None] * n
+        self.attempts = np.full(n, NO_ATTEMPT, dtype=np.int64)
+        """Index of the attempt that the slot is at."""
+        self.seeds = np.zeros(n, dtype=np.int64)
+        """Its seed."""
         self.used_demos: dict[int, list[Any]] = {}
         """{slot: what its attempt has been made of so far}, as a generator may tell it: an attempt that ends with an
         exception returns nothing."""
@@ -140,14 +145,35 @@ class RunState:
 
     def take(self, slot: int) -> Attempt | None:
         """Give the slot the next attempt, if one is wanted now."""
-        index = self.budget.take_nowait()
-        if index is None:
-            return None
-        attempt = Attempt(index, self._seed(index))
-        self.attempts[slot] = attempt
-        self.was_reset[slot] = False
-        self.start[slot] = self.counters.batch_steps
-        return attempt
+        for index in self.budget.take_nowait():
+            attempt = Attempt(index, self._seed(index))
+            self._begin(slot, *attempt)
+            return attempt
+        return None
+
+    def take_all(self, slots: Ints) -> Ints:
+        """Give the next attempts that are wanted now to the first of slots (K,); which those are."""
+        indices = self.budget.take_nowait(len(slots))
+        given = slots[: len(indices)]
+        if len(given):
+            numbers = np.arange(indices.start, indices.stop)
+            self._begin(given, numbers, attempt_seeds(self.options.seed, numbers))
+        return given
+
+    def _begin(self, slots: int | Ints, indices: int | Ints, seeds: int | Ints) -> None:
+        self.attempts[slots] = indices
+        self.seeds[slots] = seeds
+        self.was_reset[slots] = False
+        self.start[slots] = self.counters.batch_steps
+
+    def end_attempts(self, slots: Ints) -> None:
+        """The attempts of slots (K,) are over, and nothing of them is needed any more."""
+        self.ends.cancel(slots)
+        self.attempts[slots] = NO_ATTEMPT
+        self.was_reset[slots] = False
+        if self.used_demos:
+            for slot in slots.tolist():
+                self.used_demos.pop(slot, None)
 
     def _seed(self, index: int) -> int:
         begin = index - index % _SEED_BLOCK
@@ -176,27 +202,23 @@ class RunState:
             self.board.come_back(slot)
             self.start[slot] += self.counters.batch_steps - left_at
 
-    def executed(self, actions: Tensor, slots: npt.NDArray[np.int64]) -> Tensor:
+    def executed(self, actions: Tensor, slots: Ints) -> Tensor:
         """The actions (K, A) of slots (K,) as they reach the simulator."""
         if self.perturbation is None:
             return actions
-        seeds = [0 if attempt is None else attempt.seed for attempt in (self.attempts[slot] for slot in slots.tolist())]
         steps = self.counters.batch_steps - self.start[slots]
-        return self.perturbation.executed(actions, slots, np.asarray(seeds, dtype=np.int64), steps)
+        return self.perturbation.executed(actions, slots, self.seeds[slots], steps)
 
-    def length(self, slot: int) -> int:
-        """Control steps of the slot's current episode."""
-        return self.counters.batch_steps - int(self.start[slot]) if self.was_reset[slot] else 0
+    def lengths(self, slots: Ints) -> Ints:
+        """(K,) control steps of the current episodes of slots (K,)."""
+        return np.where(self.was_reset[slots], self.counters.batch_steps - self.start[slots], 0)
 
-    def judge(self, slot: int) -> tuple[bool, str]:
-        """Whether the slot's episode, as it stands now, is a success, and the reason that is written down."""
-        if not self.was_reset[slot]:
-            return False, "not_successful"
+    def verdicts(self, slots: Ints) -> list[str]:
+        """(K,) "success", or why they are none, of the episodes of slots (K,) as they stand now."""
         if self.status_stale:
             self._read_status()
-        if self._held[slot] >= self.options.hold_steps:
-            return True, "success"
-        return False, "success_not_held" if self._ever[slot] else "not_successful"
+        verdict = np.where(self._held[slots] >= self.options.hold_steps, 2, self._ever[slots])
+        return [_VERDICTS[number] for number in np.where(self.was_reset[slots], verdict, 0).tolist()]
 
     def _read_status(self) -> None:
         """Bring the success counters to the host: one small copy for all slots, none on a CPU."""

@@ -6,17 +6,24 @@ wakes the loop. A slot that is *away* waits for work done elsewhere: it is parke
 """
 
 import asyncio
+from collections.abc import Callable
 from contextvars import ContextVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from mimicpipe.pipeline.ends import Flags, Ints
 from mimicpipe.pipeline.transfer import uploader
 
 current_slot: ContextVar[int | None] = ContextVar("current_slot", default=None)
 """The slot whose coroutine is running; child tasks of a generator inherit it."""
+
+
+def flags(count: int) -> tuple[bytearray, Flags]:
+    """So many flags, all false, as bytes and as an array in the same memory: one for a slot, one for many at once."""
+    single = bytearray(count)
+    return single, np.frombuffer(single, dtype=np.bool_)
 
 
 class SlotBoard:
@@ -25,14 +32,14 @@ class SlotBoard:
     def __init__(self, num_envs: int, device: torch.device) -> None:
         self.num_envs = num_envs
         self.device = device
-        self._settled = [False] * num_envs
+        self._settled, self._is_settled = flags(num_envs)
         self._active = np.ones(num_envs, dtype=np.bool_)
         self.thinking = num_envs
         self.num_parked = 0
         self.num_away = 0
         self._waiter: asyncio.Future[None] | None = None
-        self._active_ids: tuple[npt.NDArray[np.int64], Tensor] | None = None
-        self._sitting_out: list[asyncio.Future[None]] = []
+        self._active_ids: tuple[Ints, Tensor] | None = None
+        self._sitting_out: list[Callable[[], None]] = []
         self._over = False
         self._upload = uploader(device)
 
@@ -40,9 +47,24 @@ class SlotBoard:
         """The slot has a request in a queue."""
         if not self._settled[slot]:
             self._settled[slot] = True
-            self.thinking -= 1
-            if self.thinking == 0 and self._waiter is not None and not self._waiter.done():
-                self._waiter.set_result(None)
+            self._fewer_think(1)
+
+    def settle_all(self, slots: Ints) -> None:
+        """The slots (K,) have requests."""
+        thinking = slots[~self._is_settled[slots]]
+        self._is_settled[thinking] = True
+        self._fewer_think(len(thinking))
+
+    def _fewer_think(self, count: int) -> None:
+        self.thinking -= count
+        if self.thinking == 0 and self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def think_all(self, slots: Ints) -> None:
+        """The requests of the slots (K,) were served."""
+        settled = slots[self._is_settled[slots]]
+        self._is_settled[settled] = False
+        self.thinking += len(settled)
 
     def think(self, slot: int) -> None:
         """The slot's request was served: its coroutine goes on."""
@@ -65,6 +87,24 @@ class SlotBoard:
             self.num_parked -= 1
             self._active_ids = None
         self.think(slot)
+
+    def park_all(self, slots: Ints) -> None:
+        """As `park`, of slots (K,)."""
+        acting = slots[self._active[slots]]
+        if len(acting):
+            self._active[acting] = False
+            self.num_parked += len(acting)
+            self._active_ids = None
+        self.settle_all(slots)
+
+    def unpark_all(self, slots: Ints) -> None:
+        """As `unpark`, of slots (K,)."""
+        parked = slots[~self._active[slots]]
+        if len(parked):
+            self._active[parked] = True
+            self.num_parked -= len(parked)
+            self._active_ids = None
+        self.think_all(slots)
 
     def leave(self, slot: int) -> None:
         """The slot waits for something slow, which the others need not wait for; its state stands still meanwhile."""
@@ -94,7 +134,7 @@ class SlotBoard:
         """Whether the slot's coroutine is running or awaits something of its own."""
         return not self._settled[slot]
 
-    def active_ids(self, resting: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Tensor]:
+    def active_ids(self, resting: Ints) -> tuple[Ints, Tensor]:
         """(K,) ascending indices of the slots that are neither parked nor `resting` (R,), on host and device."""
         if len(resting):
             active = self._active.copy()
@@ -104,7 +144,7 @@ class SlotBoard:
             self._active_ids = self._ids(self._active)
         return self._active_ids
 
-    def _ids(self, mask: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.int64], Tensor]:
+    def _ids(self, mask: Flags) -> tuple[Ints, Tensor]:
         ids = np.flatnonzero(mask)
         return ids, self._upload(ids)
 
@@ -112,15 +152,18 @@ class SlotBoard:
         """Park the slot until the others have stepped, or until there is no other."""
         self.park(slot)
         future = asyncio.get_running_loop().create_future()
-        self._sitting_out.append(future)
+        self.at_next_step(lambda: None if future.done() else future.set_result(None))
         await future
+
+    def at_next_step(self, go_on: Callable[[], None]) -> None:
+        """Call `go_on` once the slots that are not parked have stepped, or where there is none."""
+        self._sitting_out.append(go_on)
 
     def release(self) -> bool:
         """Let the slots that sit out a step go on; False if there are none."""
         released, self._sitting_out = self._sitting_out, []
-        for future in released:
-            if not future.done():
-                future.set_result(None)
+        for go_on in released:
+            go_on()
         return bool(released)
 
     def stop(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mimicpipe.errors import StallError
+from mimicpipe.pipeline.batches import ALL_SLOTS
 from mimicpipe.pipeline.run_state import RunState
 from mimicpipe.pipeline.tasks import awaits
 
@@ -101,6 +102,8 @@ def _is_suspect(run: RunState, task: "asyncio.Task[Any]") -> bool:
     name = task.get_name()
     if not name.startswith("generator["):
         return True
+    if name == ALL_SLOTS:
+        return run.board.thinking > 0
     return run.board.is_thinking(int(name[len("generator[") : -1]))
 
 

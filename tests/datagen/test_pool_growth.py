@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from arm_env import ArmEnv, pick_demo
-from test_generator import PICK, Sink
+from generation_runs import PICK, Sink
 
 from mimicpipe.datagen.datagen_info import SourceDemo
 from mimicpipe.datagen.generator import DataGenerator
