@@ -26,7 +26,7 @@ run: $(STAMP) ## generate 100 demos of the pick task into outputs/
 	$(PY) run.py task=pick recorder=async $(ARGS)
 
 test: check ## lint, types and the fast tests
-	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(JOBS) $(ARGS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
 
 test-slow: $(STAMP) ## the tests that take minutes
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -m "slow and not gpu and not isaaclab and not warp" $(ARGS)

@@ -26,9 +26,10 @@ QUICK = [
     "allowed_targets=[own_pool,own_faults]", "env.num_envs=2",
 ]  # fmt: skip
 RECORDER = ["recorder._target_=own_faults.FaultyRecorder"]
-LIMIT_S = 50
+LIMIT_S = 120
+"""A run that has not come so far by now, seconds, hangs."""
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(autouse=True)
@@ -98,14 +99,15 @@ def test_a_signal_ends_a_sweep_whenever_it_comes(number, code, when):
     if when == "at the start":
         arguments, there = ["pool._target_=own_faults.SlowPool"], Path("loading").exists
     else:
-        arguments, there = [*RECORDER, "+recorder.finalize_s=1.0", "num_demos=2"], Path("finalizing").exists
+        # However busy the machine, the signal has come before the last work ends.
+        arguments = [*RECORDER, "+recorder.waits=true", "+recorder.finalize_s=0.5", "num_demos=2"]
+        there = Path("finalizing").exists
     with running(*arguments, "seed=1,2", sweep=True) as process:
         wait_for(process, there)
-        sent = time.monotonic()
         process.send_signal(number)
+        Path("go_on").touch()
         _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == code, err
-    assert time.monotonic() - sent < 20
     assert "Traceback" not in err
     assert jobs() == ["0"], "the next job must not start"
     (record,) = records()
@@ -114,12 +116,12 @@ def test_a_signal_ends_a_sweep_whenever_it_comes(number, code, when):
 
 
 def test_a_second_signal_ends_the_process_at_once():
-    with running(*RECORDER, "+recorder.finalize_s=60", "num_demos=1000000", "seed=1,2", sweep=True) as process:
+    with running(*RECORDER, "+recorder.hangs=finalize", "num_demos=1000000", "seed=1,2", sweep=True) as process:
         wait_for(process, settled)
         process.send_signal(signal.SIGINT)
         wait_for(process, Path("finalizing").exists)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        process.communicate(timeout=LIMIT_S)
     assert process.returncode == -signal.SIGINT
     assert jobs() == ["0"]
     assert settled()
@@ -131,7 +133,7 @@ def test_a_signal_need_not_wait_for_a_generator_that_hangs_in_a_thread():
     with running(*arguments, "task.max_episode_steps=20", "num_demos=1000000") as process:
         wait_for(process, Path("hanging").exists)
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 143
     (record,) = records()
     assert (record["exit_reason"], record["reasons"]) == ("SIGTERM", {"timeout": 2})
@@ -234,7 +236,8 @@ def test_a_folder_that_is_removed_under_a_run_ends_it():
     root = Path("data").absolute() / "set"
     with running("recorder=async", "num_demos=1000000", f"dataset.root={root}") as process:
         wait_for(process, settled)
-        shutil.rmtree(root.parent)
+        # Where the run finds it no more it cannot make files in it while it is being emptied.
+        shutil.rmtree(root.parent.rename("elsewhere"))
         _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 1
     (record,) = records()

@@ -28,10 +28,14 @@ class FaultyRecorder(Recorder):
         hangs: "commit" or "finalize"; None: it doesn't.
         commit_s: what a commit takes, seconds.
         finalize_s: what finalizing takes, seconds; the file `finalizing` says that it has begun.
+        waits: finalizing goes on once there is a file `go_on`.
     """
 
-    def __init__(self, hangs: str | None = None, commit_s: float = 0.0, finalize_s: float = 0.0) -> None:
+    def __init__(
+        self, hangs: str | None = None, commit_s: float = 0.0, finalize_s: float = 0.0, waits: bool = False
+    ) -> None:
         self.hangs = hangs
+        self.waits = waits
         self.commit_s = commit_s
         self.finalize_s = finalize_s
         self.episodes: list = []
@@ -51,6 +55,8 @@ class FaultyRecorder(Recorder):
         Path("finalizing").touch()
         if self.hangs == "finalize":
             time.sleep(3600)
+        while self.waits and not Path("go_on").exists():
+            time.sleep(0.02)
         time.sleep(self.finalize_s)
 
 
@@ -76,11 +82,11 @@ class LossyRecorder(ShardedRecorder):
 
 
 class SlowPool(StraightPickPool):
-    """Takes its time to load; the file `loading` says that it has begun."""
+    """Never stops loading; the file `loading` says that it has begun."""
 
     def load(self, env, subtask_configs):
         Path("loading").touch()
-        time.sleep(20)
+        time.sleep(3600)
         return super().load(env, subtask_configs)
 
 

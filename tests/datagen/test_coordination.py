@@ -118,7 +118,7 @@ def move_everything(env: ArmEnv, seed: int, slot: int) -> None:
     env.objects[:, slot] = random_poses(generator, len(env.object_names))
 
 
-@settings(deadline=None, derandomize=True, max_examples=40)
+@settings(deadline=None, derandomize=True, max_examples=25)
 @given(setups(), st.integers(0, 2**32))
 def test_every_step_equals_the_reference(setup: Setup, seed: int) -> None:
     env, planner, pool = setup.build(1)
@@ -157,7 +157,7 @@ def test_every_step_equals_the_reference(setup: Setup, seed: int) -> None:
     assert request.chosen == reference.chosen
 
 
-@settings(deadline=None, derandomize=True, max_examples=12)
+@settings(deadline=None, derandomize=True, max_examples=8)
 @given(setups(), st.integers(2, 16), st.integers(0, 2**32))
 def test_an_attempt_has_the_same_bits_in_every_slot_and_batch(setup: Setup, num_envs: int, seed: int) -> None:
     attempts = list(range(10))
@@ -206,7 +206,7 @@ def play(setup: Setup, attempts: list[int], num_envs: int, order: np.random.Gene
     return played
 
 
-@settings(deadline=None, derandomize=True, max_examples=80)
+@settings(deadline=None, derandomize=True, max_examples=40)
 @given(setups(allowed=False), st.integers(0, 2**32))
 def test_what_is_refused_as_endless_does_not_end_and_nothing_else(setup: Setup, seed: int) -> None:
     why = refused(setup.constraints, setup.object_refs)

@@ -92,7 +92,7 @@ def move_everything(env: ArmEnv, seed: int, slot: int) -> None:
     env.objects[:, slot] = random_poses(generator, len(env.object_names))
 
 
-@settings(deadline=None, derandomize=True, max_examples=40)
+@settings(deadline=None, derandomize=True, max_examples=30)
 @given(setups(), st.integers(1, 4), st.integers(0, 2**32), st.data())
 def test_plans_equal_the_reference(setup: Setup, slots: int, seed: int, data: st.DataObject) -> None:
     env, planner, pool = setup.build(slots)
@@ -197,7 +197,7 @@ def note(batch: PlanBatch, row: int, played: Played) -> None:
             played.tensors.append(plans.waypoints[at, : int(plans.lengths[at])])
 
 
-@settings(deadline=None, derandomize=True, max_examples=25)
+@settings(deadline=None, derandomize=True, max_examples=12)
 @given(setups(), st.integers(2, 16), st.integers(0, 2**32))
 def test_an_attempt_is_planned_with_the_same_bits_in_every_slot_and_batch(
     setup: Setup, num_envs: int, seed: int

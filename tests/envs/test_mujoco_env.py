@@ -335,10 +335,11 @@ def test_a_quaternion_of_zeros_is_refused() -> None:
 def test_close_ends_the_threads_and_is_final() -> None:
     before = _native_threads()
     env = MujocoEnv(PickTask(), 4, threads=2)
-    assert _native_threads() == before + 3, "two of MuJoCo's, and one that waits for them"
+    made = _native_threads() - before
+    assert len(made) == 3, "two of MuJoCo's, and one that waits for them"
     env.close()
     env.close()
-    assert _native_threads() == before
+    assert not made & _native_threads()
     with pytest.raises(RuntimeError, match="after close"):
         env.step(torch.zeros(4, 7))
 
@@ -347,17 +348,17 @@ def test_an_env_that_is_dropped_leaves_no_thread_behind() -> None:
     before = _native_threads()
     env = MujocoEnv(PickTask(), 4, threads=2)
     env.step(_hold(env))
-    assert _native_threads() == before + 3
+    made = _native_threads() - before
+    assert len(made) == 3
     del env
-    deadline = time.monotonic() + 10.0
-    while _native_threads() > before and time.monotonic() < deadline:
+    while made & _native_threads():  # the test's own limit is that of the wait
         time.sleep(0.01)
-    assert _native_threads() == before
 
 
-def _native_threads() -> int:
+def _native_threads() -> set[int]:
+    """Numbers of this process's threads: others, of earlier tests, may be ending."""
     gc.collect()  # envs that earlier tests have dropped
-    return len(list(Path("/proc/self/task").iterdir()))
+    return {int(path.name) for path in Path("/proc/self/task").iterdir()}
 
 
 # -- physics

@@ -21,6 +21,8 @@ from mimicpipe.planners.joint_motion import Search
 from mimicpipe.planners.rrt import RrtPlanner
 from mimicpipe.planners.workers import WorkerLostError, Workers
 
+# Processes that start take seconds each on a busy machine.
+pytestmark = pytest.mark.timeout(180)
 KEYS = tuple(f.name for f in fields(SETTINGS) if f.name != "fps")
 
 
@@ -147,11 +149,8 @@ def test_no_process_outlives_a_run_that_is_killed(tmp_path):
         pid = int(process.stdout.readline())
         assert lives(pid)
         process.kill()
-    for _ in range(100):
-        if not lives(pid):
-            break
-        time.sleep(0.1)
-    assert not lives(pid)
+    while lives(pid):  # the test's own limit is that of the wait
+        time.sleep(0.05)
 
 
 def test_the_limit_in_seconds_is_a_failed_plan_that_is_told_from_others(caplog):

@@ -17,6 +17,7 @@ from mimicpipe.pipeline.episode import Attempt, Outcome
 from mimicpipe.pools.growing import CustomDataGenInfoPool, GrowingPool
 from mimicpipe.preflight import BUNDLED_DEMOS
 
+pytestmark = pytest.mark.timeout(180)
 SUBTASKS = {"panda": [SubTaskConfig("cube", "grasp"), SubTaskConfig("cube")]}
 RULE = ("pool=growing", "pool.max_demos=2", "pool.every=3", "pool.delay=7", "env=kinematic", "recorder=none")
 

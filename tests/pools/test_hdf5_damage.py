@@ -12,9 +12,11 @@ from mimicpipe.errors import SourceDemoError
 from mimicpipe.pools.hdf5 import read_demos
 from mimicpipe.pools.hdf5_writer import write_demos
 
+pytestmark = pytest.mark.timeout(180)
 DEMOS = make_demos(10, length=6)
 """More than eight in a group: HDF5 then keeps the links in a heap and a tree instead of the header."""
-DAMAGE = settings(deadline=None, max_examples=150)
+# Other examples in every run, so a few are enough for each.
+DAMAGE = settings(deadline=None, max_examples=50)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +83,7 @@ def test_any_flipped_bit_is_noticed(folder, intact, position, bit):
     assert demos is None or is_intact(demos)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(position=st.floats(0, 1, exclude_max=True))
 @example(position=0.0)
 @example(position=0.999999)
@@ -89,7 +91,7 @@ def test_a_file_cut_anywhere_is_refused(folder, intact, position):
     assert read_or_refuse(folder / "a.hdf5", intact[: int(position * len(intact))]) is None
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(position=st.floats(0, 1), patch=st.binary(min_size=1, max_size=200))
 def test_skipping_keeps_only_demos_as_they_were(folder, intact, position, patch):
     path = folder / "a.hdf5"

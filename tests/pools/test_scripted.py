@@ -33,6 +33,8 @@ from mimicpipe.pools.scripts import expert_names
 
 EEF = "panda"
 TASKS = {"pick": PickTask, "stack": StackTask}
+# D1's scenes are drawn from a wider region, which contains that of D0.
+VARIANTS = pytest.mark.parametrize("variant", [pytest.param("D0", marks=pytest.mark.slow), "D1"])
 
 
 def _seeds(count: int, run_seed: int = 3) -> rng.Seeds:
@@ -57,7 +59,7 @@ def _same(a: SourceDemo, b: SourceDemo) -> bool:
 # -- success
 
 
-@pytest.mark.parametrize("variant", ["D0", "D1"])
+@VARIANTS
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize(
     "kwargs", [{"lag": 0.4}, *(pytest.param(k, marks=pytest.mark.slow) for k in ({}, {"control": "ik_abs"}))]
@@ -71,7 +73,7 @@ def test_experts_succeed_without_physics(name: str, variant: str, kwargs: dict[s
     assert 70 < np.mean(lengths) < 170
 
 
-@pytest.mark.parametrize("variant", ["D0", "D1"])
+@VARIANTS
 @pytest.mark.parametrize("name", TASKS)
 def test_experts_succeed_with_physics(name: str, variant: str) -> None:
     env = MujocoEnv(TASKS[name](variant), 24)
@@ -131,7 +133,7 @@ def test_demos_without_observations_have_none() -> None:
 @pytest.mark.parametrize("env_type", [KinematicEnv, MujocoEnv])
 def test_demos_are_the_same_at_every_num_envs(env_type: type[KinematicEnv] | type[MujocoEnv]) -> None:
     collections = []
-    for num_envs in (1, 3, 7):
+    for num_envs in (1, 7):
         env = env_type(StackTask("D1"), num_envs)
         collections.append(collect_scripted_demos(env, 3, seed=5, observations=True))
         env.close()
@@ -160,7 +162,7 @@ def test_habits_vary_between_demos_of_one_scene() -> None:
     env.reset(env.all_ids(), _seeds(1))
     state = env.get_state()
     lengths, tops = set(), []
-    for habit_seed in _seeds(12, run_seed=9):
+    for habit_seed in _seeds(8, run_seed=9):
         env.set_state(state)
         player = ScriptPlayer(expert_for(env)[EEF], np.array([habit_seed]), HOLD_STEPS, 20, env.get_robot_eef_pose(EEF))
         for step in range(300):
@@ -171,7 +173,7 @@ def test_habits_vary_between_demos_of_one_scene() -> None:
             env.step(env.target_eef_pose_to_action({EEF: command.target}, {EEF: command.gripper}))
         assert env.success().all()
         tops.append(env.get_object_poses()["cube"][0, 2, 3].item())
-    assert len(lengths) >= 6
+    assert len(lengths) >= 5
     assert max(tops) - min(tops) > 0.01
 
 

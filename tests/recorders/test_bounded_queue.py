@@ -22,7 +22,7 @@ def in_thread(function, *args):
     max_bytes=st.sampled_from([0, 5, 10, 20]),
     operations=st.lists(st.one_of(sizes, st.just("get")), max_size=60),
 )
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 def test_one_thread_agrees_with_a_model(max_items, max_bytes, operations):
     queue: BoundedQueue[int] = BoundedQueue(max_items, max_bytes)
     model: deque[tuple[int, int]] = deque()
@@ -52,7 +52,7 @@ def test_one_thread_agrees_with_a_model(max_items, max_bytes, operations):
     loads=st.lists(st.lists(sizes, min_size=1, max_size=25), min_size=1, max_size=4),
     close_early=st.booleans(),
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 def test_many_producers_lose_nothing_keep_their_order_and_stay_within_the_bounds(
     max_items, max_bytes, loads, close_early
 ):

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from full_disk import largest_file
 
 from mimicpipe.envs.base import Feature
 from mimicpipe.errors import ConfigError, RecorderError
+from mimicpipe.recorders import remote_writer
 from mimicpipe.recorders.digest import digest
 from mimicpipe.recorders.episode_rows import read_episode_metadata
 from mimicpipe.recorders.joining import recover
@@ -92,15 +94,18 @@ def test_every_episode_is_written_and_reported_once_with_its_place(root, feature
 
 @pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_writer_that_dies_or_hangs_is_replaced_and_loses_nothing(
-    root, features, make_episode, wait_until, fault, tmp_path
+    root, features, make_episode, wait_until, fault, tmp_path, monkeypatch
 ):
-    # Longer than a process takes to start on a busy machine.
-    recorder = ShardedRecorder(root, "local/test", 20, features, workers=1, worker_timeout_s=10.0)
+    recorder = ShardedRecorder(root, "local/test", 20, features, workers=1, worker_timeout_s=600.0)
     told = []
     recorder.on_durable = lambda episode, index: told.append(index)
     recorder.commit(make_episode(0))
     wait_until(lambda: told == [0])
     (first,) = children()
+    # Ten minutes pass at once for the process that hangs; the next one has all its time, on however slow a machine.
+    now = time.monotonic
+    clock = SimpleNamespace(monotonic=lambda: now() * (10_000 if first in children() else 1))
+    monkeypatch.setattr(remote_writer, "time", clock)
     os.kill(first, fault)
     for k in range(1, 6):
         recorder.commit(make_episode(k))

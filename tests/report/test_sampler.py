@@ -1,6 +1,7 @@
 import asyncio
 import io
 import json
+from types import SimpleNamespace
 
 from mimicpipe.report import sampler as module
 from mimicpipe.report.console import ProgressView
@@ -9,10 +10,11 @@ from mimicpipe.trackers.jsonl import JsonlTracker
 
 
 def test_snapshots_are_taken_on_the_loop_and_logged_with_their_axes(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "DRAW_EVERY_S", 0.005)
-    monkeypatch.setattr(module, "LOG_EVERY_S", 0.02)
     tracker, stream = JsonlTracker(tmp_path / "metrics.jsonl"), io.StringIO()
     taken: list[int] = []
+    monkeypatch.setattr(module, "DRAW_EVERY_S", 0.001)
+    monkeypatch.setattr(module, "LOG_EVERY_S", 4.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: float(len(taken))))  # a second each
 
     def take() -> dict[str, float]:
         asyncio.get_running_loop()
@@ -31,7 +33,8 @@ def test_snapshots_are_taken_on_the_loop_and_logged_with_their_axes(tmp_path, mo
     asyncio.run(main())
     tracker.close({}, 0)
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert 2 <= len(rows) < len(taken)
+    assert [row["env_steps"] for row in rows[:-1]] == [40, 80, 120][: len(rows) - 1]
+    assert len(rows) >= 3
     assert rows[-1]["env_steps"] == 10 * len(taken)
     assert rows[-1]["wall_s"] == 0.5 * len(taken)
     assert all(row["generation/successes"] == 1.0 for row in rows)
