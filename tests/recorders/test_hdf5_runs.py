@@ -118,18 +118,11 @@ def test_a_killed_run_is_resumed_and_recovered(run, tmp_path):
     whole = run("whole", *command)
     killed = tmp_path / "killed"
     arguments = [*command, "recorder=hdf5", "tracker=none", f"hydra.run.dir={killed}"]
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "run.py"), *arguments],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    log = killed / "attempts.jsonl"
-    while process.poll() is None and not (log.exists() and b'"success": true' in log.read_bytes()):
-        pass
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (killed / "dataset").exists(), "it was quicker"
+    ended = [sys.executable, str(ROOT / "tests" / "ended_run.py"), "SIGKILL", "6", *arguments]
+    done = subprocess.run(ended, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert b'"success": true' in (killed / "attempts.jsonl").read_bytes()
+    assert not (killed / "dataset").exists()
     copy = tmp_path / "copy"
     subprocess.run(["cp", "-r", killed, copy], check=True)
 
