@@ -9,6 +9,7 @@ Integer arithmetic makes the uniforms identical on every machine; the normals ad
 
 import enum
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -77,9 +78,10 @@ def _normal_pair(word: np.uint64) -> tuple[np.float32, np.float32]:
 
 
 @compiled
-def _fill_normals(seeds: _I64, stream: int, offset: _I64, out: npt.NDArray[np.float32]) -> None:
-    salt, count = np.uint64(stream) * _MIX_1, out.shape[1]
+def _fill_normals(counts: _I64, seeds: _I64, stream: int, offset: _I64, out: npt.NDArray[np.float32]) -> None:
+    salt = np.uint64(stream) * _MIX_1
     for k in range(len(seeds)):
+        count = counts[k]
         for i in range((count + 1) // 2):
             word = _word(seeds[k], salt, np.uint64(offset[k] // 2) + np.uint64(i))
             out[k, 2 * i], second = _normal_pair(word)
@@ -137,11 +139,15 @@ def integers(
     return low + np.minimum((uniforms(seeds, stream, count, offset) * span).astype(np.int64), span - 1)
 
 
-def normals(seeds: npt.ArrayLike, stream: int, count: int, offset: npt.ArrayLike = 0) -> npt.NDArray[np.float32]:
+def normals(
+    seeds: npt.ArrayLike, stream: int, count: int, offset: npt.ArrayLike = 0, wanted: npt.ArrayLike | None = None
+) -> npt.NDArray[np.float32]:
     """(K, count) standard normals, float32, by Box and Muller's transform (1958); two per 64-bit word.
 
-    `offset`, one for all or (K,), counts values and must be even, so that a range does not split a pair.
+    `offset`, one for all or (K,), counts values and must be even, so that a range does not split a pair. Of each seed's
+    values only the first `wanted` (K,) are drawn, at most `count` (None: all); what stands behind them means nothing.
     """
     if np.any(np.asarray(offset) % 2):
         raise ValueError(f"offset must be even, got {offset}")
-    return _filled(_fill_normals, seeds, stream, count, offset, np.float32)
+    counts = np.broadcast_to(np.asarray(count if wanted is None else wanted, dtype=np.int64), np.size(seeds))
+    return _filled(partial(_fill_normals, np.ascontiguousarray(counts)), seeds, stream, count, offset, np.float32)

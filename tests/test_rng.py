@@ -234,3 +234,10 @@ def test_wrong_ranges_are_refused():
         rng.normals(KEYS[:2], Stream.NOISE, 2, offset=[2, 3])
     with pytest.raises(ValueError, match=r"empty range \[3, 2\]"):
         rng.integers(KEYS, Stream.OFFSETS, 1, 3, 2)
+
+
+def test_of_each_seeds_normals_only_so_many_are_drawn():
+    whole = rng.normals(KEYS[:4], Stream.NOISE, 7)
+    some = rng.normals(KEYS[:4], Stream.NOISE, 7, wanted=[7, 0, 3, 4])
+    for row, wanted in enumerate([7, 0, 3, 4]):
+        np.testing.assert_array_equal(some[row, :wanted], whole[row, :wanted])

@@ -14,7 +14,12 @@ _EEF_STRIDE = 1 << 40
 
 
 def unit_noise(
-    seeds: rng.Seeds, eef_index: int, first_step: npt.ArrayLike, steps: int, noise_dim: int
+    seeds: rng.Seeds,
+    eef_index: int,
+    first_step: npt.ArrayLike,
+    steps: int,
+    noise_dim: int,
+    wanted: npt.NDArray[np.int64] | None = None,
 ) -> npt.NDArray[np.float32]:
     """(K, steps, noise_dim) standard normals of stream NOISE.
 
@@ -24,10 +29,12 @@ def unit_noise(
         first_step: () or (K,) step of the attempt that the first value is for.
         steps: how many steps.
         noise_dim: values a step.
+        wanted: (K,) steps that are looked at, at most `steps`; None is all.
     """
     stride = noise_dim + noise_dim % 2
     offset = eef_index * _EEF_STRIDE + np.asarray(first_step, dtype=np.int64) * stride
-    values = rng.normals(seeds, rng.Stream.NOISE, steps * stride, offset=offset)
+    drawn = None if wanted is None else wanted * stride
+    values = rng.normals(seeds, rng.Stream.NOISE, steps * stride, offset=offset, wanted=drawn)
     return values.reshape(len(seeds), steps, stride)[..., :noise_dim]
 
 

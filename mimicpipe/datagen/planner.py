@@ -92,7 +92,9 @@ class SubtaskPlanner:
         none = Rows(nothing, nothing, nothing, nothing, nothing)
         spec = self._specs[0]
         waypoints = np.zeros((0, 1, 16 + self._env.gripper_dim + self._env.noise_dim), dtype=np.float32)
-        self._stitch(spec, none, np.zeros((0, stitch.COLUMNS), dtype=np.int64), _NO_POSES, _NO_POSES, 1, waypoints)
+        self._stitch(
+            spec, none, np.zeros((0, stitch.COLUMNS), dtype=np.int64), _NO_POSES, _NO_POSES, nothing, waypoints
+        )
 
     def request(self, seed: int, visible: int, attempt: int = 0, run_seed: int = 0) -> SegmentRequest:
         """The request of an attempt that begins: the first segment of every eef, from the first `visible` demos.
@@ -246,7 +248,7 @@ class SubtaskPlanner:
                 object_now[:, :, at] = motion
                 table[at, stitch.OBJECT] = stitch.GIVEN
         eef_now = _NO_POSES if from_last.all() else world.eef_poses(spec.name, batch.rows)
-        self._stitch(spec, batch, table, object_now, eef_now, int(steps.max()), waypoints)
+        self._stitch(spec, batch, table, object_now, eef_now, steps, waypoints)
         self._planned[batch.slots, spec.index] += steps
         if spec.settle.any():
             changing = self._pool.timeline[f"change/{spec.name}"][0]
@@ -262,20 +264,22 @@ class SubtaskPlanner:
         return EefPlans(*on_host, self._upload(waypoints), has_noise=self._noisy)
 
     def _stitch(
-        self, spec: EefSpec, batch: Rows, table: Ints, object_now: Floats, eef_now: Floats, longest: int,
+        self, spec: EefSpec, batch: Rows, table: Ints, object_now: Floats, eef_now: Floats, steps: Ints,
         waypoints: npt.NDArray[np.float32],
     ) -> None:  # fmt: skip
         timeline = self._pool.timeline
         stitch.stitch(
             table, timeline[f"target/{spec.name}"], timeline[f"eef/{spec.name}"], timeline["objects"],
             len(self._pool.object_names), object_now, eef_now, self._last_target[spec.index],
-            spec.noise[batch.subtask], self._unit_noise(spec, batch, longest), waypoints,
+            spec.noise[batch.subtask], self._unit_noise(spec, batch, steps), waypoints,
         )  # fmt: skip
 
-    def _unit_noise(self, spec: EefSpec, batch: Rows, longest: int) -> npt.NDArray[np.float32]:
-        """(M, longest, P) standard normals for the steps of the plan; (M, 0, P) where no subtask has noise."""
+    def _unit_noise(self, spec: EefSpec, batch: Rows, steps: Ints) -> npt.NDArray[np.float32]:
+        """(M, S, P) standard normals for the steps (M,) of the plans; (M, 0, P) where no subtask has noise."""
         first_step = self._planned[batch.slots, spec.index]
-        return unit_noise(batch.seeds, spec.index, first_step, longest if self._noisy else 0, self._env.noise_dim)
+        wanted = steps if self._noisy else np.zeros_like(steps)
+        longest = int(wanted.max(initial=0))
+        return unit_noise(batch.seeds, spec.index, first_step, longest, self._env.noise_dim, wanted)
 
     def _remember(self, spec: EefSpec, batch: Rows, steps: Ints) -> None:
         self._subtask[batch.slots, spec.index] = batch.subtask

@@ -97,8 +97,9 @@ class EnvLoop:
         run = self.run
         if self.in_flight is None or (run.reset_queue.empty() and run.action_queue.empty()):
             return False
-        asking = np.concatenate((run.reset_queue.waiting(), run.action_queue.waiting()))
-        return bool(np.isin(asking, self.in_flight).any())
+        moving = np.zeros(run.env.num_envs, dtype=np.bool_)
+        moving[self.in_flight] = True
+        return bool(moving[run.reset_queue.waiting()].any() or moving[run.action_queue.waiting()].any())
 
     def _remember_initial_state(self, ids: Tensor) -> None:
         run = self.run

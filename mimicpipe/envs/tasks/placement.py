@@ -57,8 +57,9 @@ def place_bodies(seeds: Seeds, bodies: Sequence[tuple[ObjectSpec | FixtureSpec, 
     placed: list[tuple[npt.NDArray[np.float64], float]] = []
     poses = {}
     for index, (body, region) in enumerate(bodies):
-        draws = uniforms(seeds, Stream.SCENE, 3 * _CANDIDATES, offset=3 * _CANDIDATES * index)
-        draws = draws.reshape(-1, _CANDIDATES, 3)
+        candidates = _CANDIDATES if placed else 1  # nothing is in the first one's way
+        draws = uniforms(seeds, Stream.SCENE, 3 * candidates, offset=3 * _CANDIDATES * index)
+        draws = draws.reshape(-1, candidates, 3)
         middle = [0.5 * (low + high) for low, high in (region.x, region.y)]
         half = [0.5 * (high - low) for low, high in (region.x, region.y)]
         centres = (2.0 * draws[..., :2] - 1.0) * half + middle
