@@ -206,16 +206,27 @@ class PickIkRelEnvCfg(ManagerBasedRLEnvCfg, MimicEnvCfg):
         datagen.generation_transform_first_robot_pose = False
         datagen.generation_interpolate_from_last_target_pose = True
         self.subtask_configs[pick_terms.EEF] = [
-            _subtask("grasp", (5, 10), "Grasp the cube.", "Lift the cube."),
-            _subtask(None, (0, 0), "Lift the cube.", ""),
+            _subtask("reach", "grasp", (5, 10), "Grasp the cube.", "Lift the cube."),
+            _subtask(None, None, (0, 0), "Lift the cube.", ""),
         ]
 
 
-def _subtask(signal: str | None, offset: tuple[int, int], description: str, following: str) -> SubTaskConfig:
+@configclass
+class SkillSubTaskConfig(SubTaskConfig):
+    """One more field than Isaac Lab's, for generator=skillgen."""
+
+    subtask_start_signal: str | None = None
+    """Signal from which on the skill may begin."""
+
+
+def _subtask(
+    start: str | None, end: str | None, offset: tuple[int, int], description: str, following: str
+) -> SkillSubTaskConfig:
     """One of the two, with the values of conf/task/pick.yaml."""
-    return SubTaskConfig(
+    return SkillSubTaskConfig(
         object_ref=pick_terms.CUBE,
-        subtask_term_signal=signal,
+        subtask_start_signal=start,
+        subtask_term_signal=end,
         subtask_term_offset_range=offset,
         selection_strategy="nearest_neighbor_object",
         selection_strategy_kwargs={"nn_k": 3},

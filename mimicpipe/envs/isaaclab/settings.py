@@ -32,7 +32,8 @@ def subtasks_of(configs: Any, skillgen: bool = False) -> list[SubTaskConfig]:
     """Subtasks of one end effector.
 
     Isaac Lab ignores the offset of the last subtask's end, and, of the others, that of the first subtask's start; here
-    both would be refused, so they are left out. With SkillGen a subtask's start signal has its term signal's name.
+    both would be refused, so they are left out. Isaac Lab has no field for a start signal: with SkillGen, where a
+    subtask's configuration does not have one as `subtask_start_signal`, it is the one with its term signal's name.
     """
     subtasks = []
     for index, config in enumerate(configs):
@@ -41,9 +42,9 @@ def subtasks_of(configs: Any, skillgen: bool = False) -> list[SubTaskConfig]:
             values["first_subtask_start_offset_range"] = (0, 0)
         if index == len(configs) - 1:
             values["subtask_term_offset_range"] = (0, 0)
-        if skillgen and config.subtask_term_signal is not None:
+        if skillgen and values.get("subtask_start_signal") is None:
             values["subtask_start_signal"] = config.subtask_term_signal
-        else:
+        if values.get("subtask_start_signal") is None:
             values["subtask_start_offset_range"] = (0, 0)
         subtasks.append(SubTaskConfig(**values))
     return subtasks

@@ -85,6 +85,7 @@ def for_generation(cfg: Any, num_envs: int, device: str, env_spacing: float | No
     """Change a configuration as data generation needs it, and return its success term.
 
     Episodes end when the pipeline says so, so there are no terminations; mimicpipe records, so there are no recorders.
+    Noise of observations is left out: it is drawn for all slots together, and poses may be read from observations.
 
     Raises:
         ConfigError: the env has no success term.
@@ -102,7 +103,31 @@ def for_generation(cfg: Any, num_envs: int, device: str, env_spacing: float | No
     cfg.recorders = RecorderManagerBaseCfg()
     if hasattr(cfg.observations, "policy"):
         cfg.observations.policy.concatenate_terms = False
+    _leave_out_noise(cfg.observations)
+    _warn_of_events(getattr(cfg, "events", None))
     return success
+
+
+def _leave_out_noise(observations: Any) -> None:
+    noisy = {name: group for name, group in vars(observations).items() if getattr(group, "enable_corruption", False)}
+    for group in noisy.values():
+        group.enable_corruption = False
+    if noisy:
+        _log.warning(
+            "env=isaaclab: observations are recorded without noise (enable_corruption of %s): it would be drawn for "
+            "all slots together, so that no attempt would be a function of its seed",
+            ", ".join(noisy),
+        )
+
+
+def _warn_of_events(events: Any) -> None:
+    terms = vars(events) if events else {}
+    outside = [name for name, term in terms.items() if getattr(term, "mode", None) in ("startup", "interval")]
+    if outside:
+        _log.warning(
+            "env=isaaclab: events outside of resets (%s) draw as they come, so an attempt is no function of its seed",
+            ", ".join(outside),
+        )
 
 
 def make(task: str, cfg: Any, stack: contextlib.ExitStack) -> Any:

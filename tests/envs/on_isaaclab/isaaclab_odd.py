@@ -1,11 +1,12 @@
-"""An environment of someone else's package: actions in units of their own, a camera, and a class as success term."""
+"""An environment of someone else's package: actions in units of their own, images, a class as success term, noise."""
 
 from typing import Any
 
 import gymnasium
 import torch
-from isaaclab.managers import ManagerTermBase, ObservationGroupCfg, ObservationTermCfg
+from isaaclab.managers import EventTermCfg, ManagerTermBase, ObservationGroupCfg, ObservationTermCfg
 from isaaclab.utils import configclass
+from isaaclab.utils.noise import AdditiveGaussianNoiseCfg
 from torch import Tensor
 
 from mimicpipe.envs.isaaclab import pick_terms
@@ -47,6 +48,10 @@ def distance(env: Any) -> Tensor:
     return pick_terms.eef_pos(env)[:, 2][:, None, None, None].expand(-1, HEIGHT, WIDTH, 1)
 
 
+def nothing(env: Any, env_ids: Tensor) -> None:
+    """An event that happens while slots act."""
+
+
 @configclass
 class CamerasCfg(ObservationGroupCfg):
     """A group of images."""
@@ -67,6 +72,9 @@ class OddEnvCfg(PickIkRelEnvCfg):
         self.scene.env_spacing = 3.0
         self.observations.rgb = CamerasCfg()
         self.observations.policy.concatenate_terms = True
+        self.observations.policy.enable_corruption = True
+        self.observations.policy.cube_pos.noise = AdditiveGaussianNoiseCfg(std=0.5)
+        self.events.push = EventTermCfg(func=nothing, mode="interval", interval_range_s=(100.0, 100.0))
         self.terminations.success.func = Picked
         self.terminations.success.params = {"height": 0.05}
 

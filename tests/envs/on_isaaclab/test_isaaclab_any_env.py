@@ -50,11 +50,16 @@ def test_an_env_of_another_package_with_actions_of_its_own(caplog):
             configure=partial(isaaclab_odd.decimate, decimation=10),
         )  # fmt: skip
     try:
-        (warning,) = [r.getMessage() for r in caplog.records if r.name == "mimicpipe"]
-        assert "called for one slot at a time" in warning
+        noise, events, actions = [r.getMessage() for r in caplog.records if r.name == "mimicpipe"]
+        assert "recorded without noise (enable_corruption of policy)" in noise
+        assert "events outside of resets (push)" in events
+        assert "called for one slot at a time" in actions
         assert (env.layout, env.fps, env.env.cfg.episode_length_s) == ("own", 10, 12.5)
         assert env.observation_features["observation.state"].shape == (23,)
         env.reset(env.all_ids(), ALIKE)
+        seen = env.observe()["observation.state"]
+        assert torch.equal(seen[0, :9], seen[1, :9])
+        assert torch.allclose(seen[:, 16:19], env.get_object_poses()["cube"][:, :3, 3], atol=1e-5)
         _check_cameras(env)
         _check_noise(env)
         _check_scene_states(env)

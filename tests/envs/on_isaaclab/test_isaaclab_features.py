@@ -1,6 +1,7 @@
 """Observation groups as features, and seeded draws; nothing here imports Isaac Lab."""
 
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 
 from mimicpipe.envs.isaaclab.features import ObservationMap
 from mimicpipe.envs.isaaclab.seeding import seeded
+from mimicpipe.envs.isaaclab.settings import subtasks_of
 from mimicpipe.errors import ConfigError
 
 GROUPS: dict[str, Any] = {
@@ -79,3 +81,18 @@ def test_draws_follow_the_seed_and_leave_the_generators_alone():
         failing_block()
     seen.append(draw())
     assert seen == expected
+
+
+def test_start_signals_are_the_configurations_own_or_with_skillgen_those_of_the_ends():
+    def subtask(signal: str | None, **more: Any) -> SimpleNamespace:
+        return SimpleNamespace(
+            object_ref="cube", subtask_term_signal=signal, subtask_start_offset_range=(1, 2), source="x", **more
+        )
+
+    def starts(skillgen: bool, *configs: SimpleNamespace) -> list[tuple[str | None, tuple[int, int]]]:
+        return [(s.subtask_start_signal, s.subtask_start_offset_range) for s in subtasks_of(configs, skillgen)]
+
+    isaac, own = (subtask("grasp"), subtask(None)), (subtask("grasp", subtask_start_signal="reach"), subtask(None))
+    assert starts(False, *isaac) == [(None, (0, 0)), (None, (0, 0))]
+    assert starts(True, *isaac) == [("grasp", (1, 2)), (None, (0, 0))]
+    assert starts(False, *own) == starts(True, *own) == [("reach", (1, 2)), (None, (0, 0))]

@@ -79,3 +79,9 @@ def test_isaac_labs_pool_reads_what_we_record(tmp_path):
         lengths = [int(demo.attrs["num_samples"]) for demo in again["data"].values()]
     assert len(lengths) == run.successes
     assert np.min(lengths) > 30
+
+
+def test_skills_are_planned_to_on_isaac_lab(tmp_path):
+    root, record = generate(tmp_path, "env.num_envs=2", "num_demos=2", "generator=skillgen", "planner=linear")
+    assert record["counts"]["successes"] == 2
+    assert len(list(root.glob("data/**/*.parquet"))) == 1
