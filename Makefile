@@ -7,6 +7,7 @@ PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 # The peer that experiments/throughput compares with lives in an environment of its own: it brings 110 packages.
 PEER  := .venv-isaaclab
+ISAACLAB_TESTS := tests/envs/on_isaaclab tests/recorders/test_isaaclab_term.py tests/examples/test_isaaclab_recorder.py
 # An extra of .venv/ itself: it adds two packages and changes none.
 WARP := $(VENV)/.warp
 # The W&B-compatible server that tests talk to, likewise; its licence (CC BY-NC 4.0) is not for commercial use.
@@ -14,11 +15,12 @@ WANDB_SERVER := .venv-openwandb
 JOBS  ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow experiments experiments-smoke docs warp test-warp test-gpu isaaclab test-isaaclab openwandb test-wandb check format lock clean
+.PHONY: help setup run test test-slow experiments experiments-smoke docs warp test-warp test-gpu isaaclab test-isaaclab \
+  test-isaaclab-smoke openwandb test-wandb check format lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 30
 
 setup: $(STAMP) ## create .venv/ from the lock file (every other target does it when needed)
 
@@ -52,6 +54,9 @@ isaaclab: $(PEER)/.installed ## create .venv-isaaclab/, for env=isaaclab and to 
 
 test-isaaclab: $(PEER)/.installed ## the tests of env=isaaclab, and against Isaac Lab Mimic
 	OMP_NUM_THREADS=1 $(PEER)/bin/python -m pytest -q -m isaaclab $(ARGS)
+
+test-isaaclab-smoke: $(PEER)/.installed ## a few of them, from source demos to a dataset: what .ci/run runs
+	OMP_NUM_THREADS=1 $(PEER)/bin/python -m pytest -q -m "isaaclab and not slow" $(ISAACLAB_TESTS) $(ARGS)
 
 openwandb: $(WANDB_SERVER)/.installed ## create .venv-openwandb/, with a W&B-compatible server for the tests (60 MB)
 
