@@ -1,36 +1,53 @@
 """Rates on one Isaac Lab environment: `env.step` alone, the pipeline with and without a recorder, the peer's loop.
 
-All run the same environment, physics replayed as a CPU graph, on the same source demos, for as many attempts, one after
-the other in one process, each in an environment of its own (Isaac Lab has one at a time): async, none, the peer, async,
-none. `env.step` alone is measured before and after each run of the pipeline, which is compared with the two, so that a
-machine that becomes slower slows both. The peer writes with Isaac Lab's own HDF5 recorder, and is compared with all.
+All run the same environment, physics replayed as a CPU graph, on the same source demos, for as many attempts, in turns
+in one process, each in an environment of its own (Isaac Lab has one at a time): async, none, the peer, and so on. After
+each run of the pipeline its steps are made again with `env.step` alone, from the same states with the same actions, and
+it is compared with that; the peer, whose actions are others, with the median of all. A row is the median of the turns.
 """
 
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
+from statistics import median
 from typing import Any
 
 import torch
 
 from experiments.harness import Parts, Stopwatch, built, compose, run_pipeline, torch_threads
 from experiments.isaaclab.peer import PeerRun, run_peer
-from mimicpipe.config import RunConfig
+from experiments.isaaclab.tape import Tape
 from mimicpipe.preflight import source_demo_paths
 
 
 @dataclass(frozen=True)
 class Case:
-    """So many slots, attempts of each run, and bare steps of each measurement of `env.step`."""
+    """So many slots, attempts of each run, and turns."""
 
     num_envs: int
     attempts: int
-    bare_steps: int
+    turns: int
+    holding_steps: int
+    """Control steps with actions that hold, in each run of the pipeline."""
 
 
-FULL = (Case(64, 128, 40),)
-SMOKE = (Case(2, 2, 3),)
+FULL = (Case(64, 192, 3, 40),)
+SMOKE = (Case(2, 6, 1, 3),)
+
+
+@dataclass(frozen=True)
+class OurRun:
+    """One run of the pipeline; rates are env-steps per second."""
+
+    rate: float
+    """While every slot had work."""
+    whole: float
+    """From the first attempt to the end of the last."""
+    alone: float
+    """Of `env.step` alone, over the same steps."""
+    holding: float
+    """Of `env.step` alone, with actions that hold every slot where a reset has put it."""
+    success: float
 
 
 def measure(cases: tuple[Case, ...]) -> list[dict[str, Any]]:
@@ -40,46 +57,64 @@ def measure(cases: tuple[Case, ...]) -> list[dict[str, Any]]:
 
 
 def _measure_case(case: Case, folder: Path) -> list[dict[str, Any]]:
-    bare: list[float] = []
-    ours: dict[str, list[dict[str, float]]] = {"async": [], "none": []}
-    _turn(case, folder / "before", bare, ours)
-    config, peer = _peer(case, folder)
-    _turn(case, folder / "after", bare, ours)
-    shared = {"num_envs": case.num_envs, "attempts": case.attempts, "task": config.env["task"]}
-    rows = [{**shared, "way": "env.step alone", "steps_per_s": mean(bare), "share": 1.0, "success": None}]
+    ours: dict[str, list[OurRun]] = {"async": [], "none": []}
+    peers: list[PeerRun] = []
+    config = compose("env=isaaclab", "tracker=none", f"dataset.root={folder / 'unused'}")
+    (source,) = source_demo_paths(config)
+    for turn in range(case.turns):
+        for recorder, runs in ours.items():
+            runs.append(_our_run(case, recorder, folder / f"{recorder}_{turn}"))
+        file = folder / f"peer_{turn}.hdf5"
+        peers.append(run_peer(config.env["task"], source, file, case.num_envs, case.attempts, seed=turn))
+    shared = {"num_envs": case.num_envs, "attempts": case.attempts, "turns": case.turns, "task": config.env["task"]}
+    return [{**shared, **row} for row in _rows(ours, peers)]
+
+
+def _rows(ours: dict[str, list[OurRun]], peers: list[PeerRun]) -> list[dict[str, Any]]:
+    every = [run for runs in ours.values() for run in runs]
+    alone, holding = median(run.alone for run in every), median(run.holding for run in every)
+    bare = {"whole": None, "success": None}
+    rows: list[dict[str, Any]] = [
+        {"way": "env.step alone, the same steps", "steps_per_s": alone, "share": 1.0, **bare},
+        {"way": "env.step alone, holding", "steps_per_s": holding, "share": holding / alone, **bare},
+    ]
     for recorder, runs in ours.items():
-        merged = {key: mean(run[key] for run in runs) for key in ("steps_per_s", "share", "success")}
-        rows.append({**shared, "way": f"mimicpipe, recorder={recorder}", **merged})
+        rows.append(
+            {
+                "way": f"mimicpipe, recorder={recorder}",
+                "steps_per_s": median(run.rate for run in runs),
+                "share": median(run.rate / run.alone for run in runs),
+                "shares": [round(run.rate / run.alone, 3) for run in runs],
+                "whole": median(run.whole for run in runs),
+                "success": median(run.success for run in runs),
+            }
+        )
     rows.append(
         {
-            **shared,
             "way": "Isaac Lab Mimic's loop",
-            "steps_per_s": peer.rate,
-            "share": peer.rate / mean(bare),
-            "success": peer.successes / peer.attempts,
-            "share_within_env_step": peer.step_s / peer.wall_s,
+            "steps_per_s": median(peer.rate for peer in peers),
+            "share": median(peer.rate for peer in peers) / alone,
+            "whole": median(peer.whole for peer in peers),
+            "success": median(peer.successes / peer.attempts for peer in peers),
+            "share_within_env_step": median(peer.step_s / peer.wall_s for peer in peers),
         }
     )
     return rows
 
 
-def _turn(case: Case, folder: Path, bare: list[float], ours: dict[str, list[dict[str, float]]]) -> None:
-    """Async and none, with `env.step` around each."""
-    folder.mkdir()
+def _our_run(case: Case, recorder: str, root: Path) -> OurRun:
     counts = (f"env.num_envs={case.num_envs}", f"num_demos={case.attempts}", f"max_attempts={case.attempts}")
-    for recorder, runs in ours.items():
-        overrides = ("env=isaaclab", *counts, f"recorder={recorder}", f"dataset.root={folder / recorder}")
-        with built(*overrides) as parts:
-            before = bare_rate(parts, case.bare_steps)
+    with built("env=isaaclab", *counts, f"recorder={recorder}", f"dataset.root={root}") as parts:
+        holding = holding_rate(parts, case.holding_steps)
+        env: Any = parts.env
+        with Tape(env) as tape:
             generated = run_pipeline(parts)
-            after = bare_rate(parts, case.bare_steps)
-        bare += [before, after]
-        rate = generated.until_generated.rate
-        successes = generated.state.budget.successes
-        runs.append({"steps_per_s": rate, "share": rate / mean((before, after)), "success": successes / case.attempts})
+        alone = tape.replay_rate()
+    success = generated.state.budget.successes / case.attempts
+    return OurRun(tape.rate, generated.until_generated.rate, alone, holding, success)
 
 
-def bare_rate(parts: Parts, steps: int) -> float:
+def holding_rate(parts: Parts, steps: int) -> float:
     """Env-steps per second of Isaac Lab's `env.step`, with actions that hold every slot where a reset has put it."""
     env: Any = parts.env
     with torch.inference_mode():
@@ -90,10 +125,3 @@ def bare_rate(parts: Parts, steps: int) -> float:
         for _ in range(steps):
             env.env.step(hold)
     return watch.sample(steps * env.num_envs).rate
-
-
-def _peer(case: Case, folder: Path) -> tuple[RunConfig, PeerRun]:
-    config = compose("env=isaaclab", "tracker=none", f"dataset.root={folder / 'unused'}")
-    (source,) = source_demo_paths(config)
-    run = run_peer(config.env["task"], source, folder / "peer.hdf5", case.num_envs, case.attempts)
-    return config, run

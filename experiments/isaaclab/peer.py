@@ -6,7 +6,6 @@ import importlib
 import io
 import random
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,20 +20,18 @@ from mimicpipe.envs.isaaclab.state import physics_manager
 
 @dataclass(frozen=True)
 class PeerRun:
-    """One run of the peer's loop."""
+    """One run of the peer's loop; every slot acts until its end. Rates are env-steps per second."""
 
     attempts: int
     successes: int
-    env_steps: int
-    """Steps of all slots."""
+    rate: float
+    """From the first reset for a second attempt on."""
+    whole: float
+    """From the first reset on."""
     wall_s: float
+    """Of the whole run."""
     step_s: float
     """Of it, within `env.step`."""
-
-    @property
-    def rate(self) -> float:
-        """Env-steps per second."""
-        return self.env_steps / self.wall_s
 
 
 def run_peer(task: str, source: Path, out: Path, num_envs: int, attempts: int, seed: int = 0) -> PeerRun:
@@ -76,33 +73,59 @@ def _timed_loop(generation: Any, env: Any, success: Any, source: Path, num_envs:
     hold = torch.zeros(env.action_space.shape)
     for _ in range(2):
         env.step(hold)  # kernels are loaded, and the graph is recorded
-    step_s: list[float] = []
-    env.step = _timing(env.step, step_s)
+    watch = _Watch(env)
     generation.num_success = generation.num_failures = generation.num_attempts = 0
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     try:
         parts = generation.setup_async_generation(env, num_envs, str(source), success)
         tasks = asyncio.gather(*parts["tasks"])
-        began = time.perf_counter()
+        watch.began = time.perf_counter()
         try:
             generation.env_loop(env, parts["reset_queue"], parts["action_queue"], parts["info_pool"], loop, tasks)
         finally:
-            wall_s = time.perf_counter() - began
+            ended = time.perf_counter()
             tasks.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 loop.run_until_complete(tasks)
     finally:
         asyncio.set_event_loop(None)
         loop.close()
-    return PeerRun(generation.num_attempts, generation.num_success, num_envs * len(step_s), wall_s, sum(step_s))
+    steps_before, since = watch.second_attempts
+    return PeerRun(
+        attempts=generation.num_attempts,
+        successes=generation.num_success,
+        rate=num_envs * (watch.steps - steps_before) / (ended - since),
+        whole=num_envs * watch.steps / (ended - watch.began),
+        wall_s=ended - watch.began,
+        step_s=watch.step_s,
+    )
 
 
-def _timing(step: Callable[..., Any], seconds: list[float]) -> Callable[..., Any]:
-    def timed(actions: torch.Tensor) -> Any:
+class _Watch:
+    """Counts and times an env's steps."""
+
+    def __init__(self, env: Any) -> None:
+        self.began = 0.0
+        self.steps = 0
+        self.step_s = 0.0
+        self._second_attempts: tuple[int, float] | None = None
+        self._step, env.step = env.step, self._timed_step
+        self._reset, env.reset = env.reset, self._noted_reset
+
+    @property
+    def second_attempts(self) -> tuple[int, float]:
+        """Steps until the first reset after a step, and when it was; the run's begin, where there was none."""
+        return self._second_attempts or (0, self.began)
+
+    def _timed_step(self, actions: torch.Tensor) -> Any:
         began = time.perf_counter()
-        result = step(actions)
-        seconds.append(time.perf_counter() - began)
+        result = self._step(actions)
+        self.step_s += time.perf_counter() - began
+        self.steps += 1
         return result
 
-    return timed
+    def _noted_reset(self, **selected: Any) -> Any:
+        if self.steps > 0 and self._second_attempts is None:
+            self._second_attempts = self.steps, time.perf_counter()
+        return self._reset(**selected)
