@@ -7,7 +7,7 @@ PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 # The peer that experiments/throughput compares with lives in an environment of its own: it brings 110 packages.
 PEER  := .venv-isaaclab
-ISAACLAB_TESTS := tests/envs/on_isaaclab tests/recorders/test_isaaclab_term.py tests/examples/test_isaaclab_recorder.py
+ISAACLAB_TESTS := tests/envs/on_isaaclab tests/recorders/test_isaaclab_term.py
 # An extra of .venv/ itself: it adds two packages and changes none.
 WARP := $(VENV)/.warp
 # The W&B-compatible server that tests talk to, likewise; its licence (CC BY-NC 4.0) is not for commercial use.

@@ -111,6 +111,7 @@ def test_it_becomes_a_file_that_isaac_lab_loads(everything, tmp_path):
         handler.close()
 
 
+@pytest.mark.slow
 def test_successes_only(tmp_path):
     root = tmp_path / "dataset"
     done = recording(root, "success_only")
@@ -120,6 +121,7 @@ def test_successes_only(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["dataset"]
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_what_can_be_recovered(everything, tmp_path):
     root = tmp_path / "dataset"
     done = recording(root, "killed")

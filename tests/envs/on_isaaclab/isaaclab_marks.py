@@ -16,6 +16,10 @@ MARKS = (
 )
 
 
+SLOW = (*MARKS, pytest.mark.slow)
+"""For what `make test-isaaclab-smoke` leaves to `make test-isaaclab`."""
+
+
 def require() -> None:
     """Skip the module, visibly, where Isaac Lab is missing."""
     with warnings.catch_warnings():

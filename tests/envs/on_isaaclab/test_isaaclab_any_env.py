@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from isaaclab_marks import MARKS, PICK_ABS, require
+from isaaclab_marks import PICK_ABS, SLOW, require
 
 from mimicpipe import rng
 from mimicpipe.envs.isaaclab.env import IsaacLabEnv
@@ -18,7 +18,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Isaac Lab's own
     import isaaclab_odd
 
-pytestmark = list(MARKS)
+pytestmark = list(SLOW)
 
 ALIKE = rng.attempt_seeds(0, np.array([4, 4]))
 

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from isaaclab_marks import MARKS, PICK, require
+from isaaclab_marks import PICK, SLOW, require
 
 from mimicpipe import rng
 from mimicpipe.envs.isaaclab.env import IsaacLabEnv
@@ -15,7 +15,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Isaac Lab's own
     import isaaclab_camera
 
-pytestmark = list(MARKS)
+pytestmark = list(SLOW)
 
 TABLE_MM = round(1000 * isaaclab_camera.ABOVE)
 CUBE_MM = TABLE_MM - 40

@@ -195,6 +195,7 @@ def test_a_slot_that_has_diverged_disturbs_no_other_and_is_well_after_a_reset(en
     assert torch.equal(env.get_state(ids(1)), start[[1]])
 
 
+@pytest.mark.slow
 def test_physics_is_replayed_and_that_changes_no_bit(env):
     assert env.replays_physics
     fresh(env)

@@ -58,6 +58,7 @@ def test_demos_of_isaac_labs_loop_become_a_lerobot_dataset_of_ours(recorded, tmp
     assert frame["action"][6] < 0  # closed
 
 
+@pytest.mark.slow
 def test_the_dataset_is_the_same_at_every_num_envs(tmp_path):
     found = []
     for number, count in enumerate((1, 3)):
@@ -69,6 +70,7 @@ def test_the_dataset_is_the_same_at_every_num_envs(tmp_path):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_isaac_labs_pool_reads_what_we_record(tmp_path):
     """recorder=hdf5 of the same env is a source file for Isaac Lab Mimic's loop."""
     root, _ = generate(tmp_path, "env.num_envs=2", "num_demos=2", "recorder=hdf5")
@@ -81,6 +83,7 @@ def test_isaac_labs_pool_reads_what_we_record(tmp_path):
     assert np.min(lengths) > 30
 
 
+@pytest.mark.slow
 def test_skills_are_planned_to_on_isaac_lab(tmp_path):
     root, record = generate(tmp_path, "env.num_envs=2", "num_demos=2", "generator=skillgen", "planner=linear")
     assert record["counts"]["successes"] == 2

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from isaaclab_marks import MARKS, require
+from isaaclab_marks import SLOW, require
 from isaaclab_stack_demos import write_stack_demos
 
 from mimicpipe import rng
@@ -13,7 +13,7 @@ from mimicpipe.envs.isaaclab.env import IsaacLabEnv
 from mimicpipe.pools.hdf5 import Hdf5Pool
 
 require()
-pytestmark = list(MARKS)
+pytestmark = list(SLOW)
 
 STACK = "Isaac-Stack-Cube-Franka-IK-Rel-Mimic-v0"
 
