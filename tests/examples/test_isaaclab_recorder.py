@@ -10,7 +10,7 @@ import pytest
 from mimicpipe.recorders.episode_rows import read_episode_metadata
 
 pytest.importorskip("isaaclab")
-pytestmark = [pytest.mark.isaaclab, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.isaaclab, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 

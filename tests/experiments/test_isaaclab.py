@@ -39,7 +39,7 @@ def test_the_page_has_a_row_for_each_way():
 
 
 @pytest.mark.isaaclab
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.skipif(find_spec("isaaclab") is None, reason="the extra isaaclab is not installed: make isaaclab")
 def test_all_ways_are_measured(tmp_path):

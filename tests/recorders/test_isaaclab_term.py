@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("isaaclab")
-pytestmark = [pytest.mark.isaaclab, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.isaaclab, pytest.mark.timeout(1800)]
 of_libraries = pytest.mark.filterwarnings("default")  # Isaac Lab, and LeRobot beside it, import what is deprecated
 
 from isaaclab_recording import DONE_AT, LONGEST, TASK  # noqa: E402
