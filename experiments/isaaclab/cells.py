@@ -45,6 +45,8 @@ class OurRun:
     """From the first attempt to the end of the last."""
     alone: float
     """Of `env.step` alone, over the same steps."""
+    cpu_share: float
+    """CPU time of `env.step` alone, over the same steps, by that of the loop's thread."""
     holding: float
     """Of `env.step` alone, with actions that hold every slot where a reset has put it."""
     success: float
@@ -85,6 +87,7 @@ def _rows(ours: dict[str, list[OurRun]], peers: list[PeerRun]) -> list[dict[str,
                 "steps_per_s": median(run.rate for run in runs),
                 "share": median(run.rate / run.alone for run in runs),
                 "shares": [round(run.rate / run.alone, 3) for run in runs],
+                "cpu_share": median(run.cpu_share for run in runs),
                 "whole": median(run.whole for run in runs),
                 "success": median(run.success for run in runs),
             }
@@ -109,9 +112,15 @@ def _our_run(case: Case, recorder: str, root: Path) -> OurRun:
         env: Any = parts.env
         with Tape(env) as tape:
             generated = run_pipeline(parts)
-        alone = tape.replay_rate()
-    success = generated.state.budget.successes / case.attempts
-    return OurRun(tape.rate, generated.until_generated.rate, alone, holding, success)
+        wall_s, cpu_s = tape.replay()
+    return OurRun(
+        rate=tape.rate,
+        whole=generated.until_generated.rate,
+        alone=case.num_envs * tape.steps / wall_s,
+        cpu_share=cpu_s / tape.cpu_s,
+        holding=holding,
+        success=generated.state.budget.successes / case.attempts,
+    )
 
 
 def holding_rate(parts: Parts, steps: int) -> float:

@@ -31,6 +31,9 @@ def _rates(rows: list[dict[str, Any]]) -> str:
     ]  # fmt: skip
     within = next((r["share_within_env_step"] for r in rows if "share_within_env_step" in r), None)
     note = f"\nMedians of {rows[0]['turns']} turns."
+    shares = [f"{100 * row['cpu_share']:.0f} % ({row['way']})" for row in rows if "cpu_share" in row]
+    if shares:
+        note += f" In CPU time of the loop's thread the share of `env.step` alone is {', '.join(shares)}."
     if within is not None:
         note += f" The peer's loop spends {100 * within:.0f} % of its time in its `env.step`, recorder included."
     return f"### {rows[0]['task']} on a CPU\n\n{markdown_table(_HEADER, cells)}{note}\n"

@@ -32,10 +32,12 @@ class Tape:
     steps: int = 0
     """Control steps of the taped part, all slots acting."""
     wall_s: float = 0.0
+    cpu_s: float = 0.0
+    """CPU seconds of the loop's thread, which is the simulator's, too."""
     _moves: list[Tensor | Put] = field(default_factory=list)
     _stack: ExitStack = field(default_factory=ExitStack)
     _has_stepped: bool = False
-    _began: float | None = None
+    _began: tuple[float, float] | None = None
     _start: Tensor | None = None
     _end: Tensor | None = None
 
@@ -61,7 +63,7 @@ class Tape:
         self._stack.callback(delattr, owner, name)
 
     def _reset(self, method: Callable[..., None], ids: Tensor, seeds: Seeds) -> None:
-        began = time.perf_counter()
+        began = _now()
         method(ids, seeds)
         if self._began is None and self._has_stepped:
             self._began, self._start = began, self.env.get_state()
@@ -86,26 +88,32 @@ class Tape:
 
     def _close(self) -> None:
         if self._is_open and self._began is not None:
-            self.wall_s = time.perf_counter() - self._began
+            (wall, cpu), now = self._began, _now()
+            self.wall_s, self.cpu_s = now[0] - wall, now[1] - cpu
             self._end = self.env.get_state()
 
-    def replay_rate(self) -> float:
-        """Env-steps per second of Isaac Lab's `env.step` over the same steps, with nothing around it.
+    def replay(self) -> tuple[float, float]:
+        """Wall and CPU seconds of Isaac Lab's `env.step` over the same steps, with nothing around it.
 
         Raises:
             AssertionError: nothing was taped, or the replay ended in another state.
         """
         assert self._start is not None, "no slot was reset for a second attempt"
         assert self._end is not None, "the tape is still open"
-        step_s = 0.0
+        wall_s = cpu_s = 0.0
         with torch.inference_mode():
             self.env.set_state(self._start)
             for move in self._moves:
                 if isinstance(move, tuple):
                     self.env.set_state(move[1], move[0])
                     continue
-                began = time.perf_counter()
+                began = _now()
                 self.env.env.step(move)
-                step_s += time.perf_counter() - began
+                ended = _now()
+                wall_s, cpu_s = wall_s + ended[0] - began[0], cpu_s + ended[1] - began[1]
             assert torch.equal(self.env.get_state(), self._end), "the replay is another motion"
-        return self.env.num_envs * self.steps / step_s
+        return wall_s, cpu_s
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.thread_time()

@@ -30,12 +30,15 @@ def test_the_page_has_a_row_for_each_way():
     rows = [{**run, "way": way} for way in WAYS[2:]]
     alone = {**shared, "steps_per_s": 1371.7, "share": 1.0, "whole": None, "success": None}
     bare = [{**alone, "way": way} for way in WAYS[:2]]
+    rows[0]["cpu_share"] = 0.934
     rows[-1]["share_within_env_step"] = 0.66
     machine = {"cpu": "CPU", "cpus": 2, "system": "Linux", "versions": {}, "git": None}
     page = render({"rates": {"machine": machine, "load_average_before": 0.0, "runtime_s": 1.0, "rows": [*bare, *rows]}})
     assert "| env.step alone, the same steps | 64 | 192 | 1,371.7 | 100 % | - | - |" in page
     assert "| mimicpipe, recorder=async | 64 | 192 | 1,234.6 | 90 % | 1,111.1 | 88 % |" in page
-    assert "Medians of 3 turns. The peer's loop spends 66 % of its time in its `env.step`" in page
+    assert "the share of `env.step` alone is 93 % (mimicpipe, recorder=async)." in page
+    assert "Medians of 3 turns." in page
+    assert "The peer's loop spends 66 % of its time in its `env.step`" in page
 
 
 @pytest.mark.isaaclab

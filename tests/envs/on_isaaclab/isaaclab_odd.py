@@ -6,7 +6,7 @@ import gymnasium
 import torch
 from isaaclab.managers import EventTermCfg, ManagerTermBase, ObservationGroupCfg, ObservationTermCfg
 from isaaclab.utils import configclass
-from isaaclab.utils.noise import AdditiveGaussianNoiseCfg
+from isaaclab.utils.noise import GaussianNoiseCfg
 from torch import Tensor
 
 from mimicpipe.envs.isaaclab import pick_terms
@@ -73,7 +73,7 @@ class OddEnvCfg(PickIkRelEnvCfg):
         self.observations.rgb = CamerasCfg()
         self.observations.policy.concatenate_terms = True
         self.observations.policy.enable_corruption = True
-        self.observations.policy.cube_pos.noise = AdditiveGaussianNoiseCfg(std=0.5)
+        self.observations.policy.cube_pos.noise = GaussianNoiseCfg(std=0.5)
         self.events.push = EventTermCfg(func=nothing, mode="interval", interval_range_s=(100.0, 100.0))
         self.terminations.success.func = Picked
         self.terminations.success.params = {"height": 0.05}
