@@ -54,7 +54,8 @@ class GeneratorStates:
         """Whether nothing was drawn between the two."""
         cuda = self.cuda is None or other.cuda is None or torch.equal(self.cuda, other.cuda)
         mine, theirs = self.numpy["state"], other.numpy["state"]
-        numpy = mine["pos"] == theirs["pos"] and np.array_equal(mine["key"], theirs["key"])
+        numpy = mine["pos"] == theirs["pos"] and self.numpy["has_gauss"] == other.numpy["has_gauss"]
+        numpy = numpy and np.array_equal(mine["key"], theirs["key"])
         return cuda and numpy and torch.equal(self.cpu, other.cpu) and self.python == other.python
 
 
