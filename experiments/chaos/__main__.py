@@ -25,18 +25,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Kill, resume and compare; the exit code is 1 if anything was lost or differs."""
     parser = argparse.ArgumentParser(prog="python -m experiments.chaos", description="kill -9 at random moments.")
     parser.add_argument("--kills", type=int, help="in all (default: 100)")
-    parser.add_argument("--smoke", action="store_true", help="five kills, to see whether it runs; into outputs/smoke/")
+    parser.add_argument(
+        "--smoke", action="store_true", help="one kill of each kind, to see whether it runs; into outputs/smoke/"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--out", type=Path, help="folder for the results (default: results/ here)")
     args = parser.parse_args(argv)
-    kills = args.kills or (5 if args.smoke else 100)
+    kills = args.kills or (1 if args.smoke else 100)
     out = results_folder("chaos", args.out, smoke=args.smoke)
     os.environ["OMP_NUM_THREADS"] = "1"
     description = describe_machine()
+    demos = (8, 2, 4) if args.smoke else (40, 4, 12)
     kinds = (
-        Runs("run.py, env=kinematic", KINEMATIC, demos=40),
-        Runs("run.py, env=mujoco, one camera as video", MUJOCO, demos=4),
-        Recorders("recorder, two cameras as video, 0 to 2 workers", demos=12),
+        Runs("run.py, env=kinematic", KINEMATIC, demos[0]),
+        Runs("run.py, env=mujoco, one camera as video", MUJOCO, demos[1]),
+        Recorders("recorder, two cameras as video, 0 to 2 workers", demos[2]),
     )
     chance, began, tallies = random.Random(args.seed), time.monotonic(), []
     for kind, share in zip(kinds, SHARES, strict=True):

@@ -65,7 +65,7 @@ def test_one_that_fails_does_not_stop_the_others(two, capsys):
     assert main(["--smoke"], two) == 1
     assert [(two.parent / f"{name}.txt").read_text() for name in ("bad", "good")] == ["['--smoke']"] * 2
     lines = capsys.readouterr().err.splitlines()
-    assert re.fullmatch(r"== bad: exit code 3, \d+ s", lines[1])
+    assert re.fullmatch(r"== bad: exit code 3, \d+ s \(\d+ s of CPU time\)", lines[1])
     assert re.fullmatch(r"1 of 2 experiments in \d+ s; failed: bad", lines[-1])
 
 
@@ -76,6 +76,23 @@ def test_some_of_them(two, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["god"], two)
     assert "no such experiment: god; choose from bad, good" in capsys.readouterr().err
+
+
+def test_a_toy_size_writes_what_the_full_one_has_written(two, capsys):
+    (two / "bad" / "__main__.py").unlink()
+    (two / "good" / "results").mkdir()
+    for name in ("table.md", "figure.png"):
+        (two / "good" / "results" / name).touch()
+    script = "import pathlib\nout = pathlib.Path('outputs/smoke/good')\nout.mkdir(parents=True)\n"
+    (two / "good" / "__main__.py").write_text(script + "(out / 'table.md').touch()\n")
+    (two.parent / "outputs" / "smoke" / "good").mkdir(parents=True)
+    (two.parent / "outputs" / "smoke" / "good" / "figure.png").touch()  # of an earlier run, which is cleared away
+    assert main(["--smoke"], two) == 1
+    assert "== good: did not write figure.png, " in capsys.readouterr().err
+    (two / "good" / "__main__.py").write_text(script + "[(out / n).touch() for n in ('table.md', 'figure.png')]\n")
+    assert main(["--smoke"], two) == 0
+    (two / "good" / "results" / "table.md").unlink()
+    assert main([], two) == 1  # at full size nothing is cleared away, and so this toy fails
 
 
 @pytest.mark.slow
