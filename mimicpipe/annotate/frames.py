@@ -10,9 +10,9 @@ from PIL import Image
 from mimicpipe.annotate.candidates import Candidate
 from mimicpipe.envs.base import FrameRenderer, MimicEnv
 from mimicpipe.errors import ConfigError
-from mimicpipe.report.look_back import Played
+from mimicpipe.report.look_back import Played, box_sizes
 from mimicpipe.report.sample import Take
-from mimicpipe.report.schematic import Schematic, box_sizes
+from mimicpipe.report.schematic import Schematic
 
 SIZE = (384, 512)
 """Height and width, pixels."""

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from mimicpipe.envs.base import MimicEnv
-from mimicpipe.report.look_back import Floats, Played, play, start_positions
-from mimicpipe.report.preview import as_clip, as_still, film, write_gif
+from mimicpipe.report.look_back import Floats, Played, box_sizes, play, start_positions
 from mimicpipe.report.sample import Take
-from mimicpipe.report.schematic import box_sizes
 from mimicpipe.report.tally import tally
 
 _LEAST_S, _SHARE = 0.6, 0.02
@@ -46,6 +44,8 @@ def look_back(env: MimicEnv, takes: Sequence[Take], folder: Path, wall_s: float,
     episodes = [_episode(episode) for episode in played]
     why = "preview=false" if not pictures else None if takes else "no episode was recorded"
     if why is None:
+        from mimicpipe.report.preview import as_clip, as_still, film, write_gif  # and with it the imaging library
+
         clips, schematic = film(env, played, seconds)
         for episode, clip in zip(episodes, clips, strict=True):
             episode["clip"], episode["still"] = as_clip(clip), as_still(clip)

@@ -12,6 +12,8 @@ from mimicpipe.envs.base import MimicEnv
 from mimicpipe.report.sample import Take
 
 Floats = npt.NDArray[np.float64]
+_HALF_SIZE = 0.02
+"""Of an object whose size the env does not tell, metres."""
 
 
 @dataclass
@@ -90,3 +92,9 @@ def start_positions(env: MimicEnv, seeds: Sequence[int], seconds: float) -> dict
             for name, pose in env.get_object_poses(ids).items():
                 found[name].append(pose[:, :3, 3].cpu().double().numpy())
     return {name: np.concatenate(parts) if parts else np.zeros((0, 3)) for name, parts in found.items()}
+
+
+def box_sizes(env: MimicEnv) -> dict[str, tuple[float, float, float]]:
+    """{object: half extents} of an env's task, metres; a guess for what it does not tell."""
+    known = {box.name: box.half_size for box in getattr(getattr(env, "task", None), "objects", ())}
+    return {name: known.get(name, (_HALF_SIZE,) * 3) for name in env.object_names}

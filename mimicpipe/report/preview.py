@@ -13,8 +13,8 @@ from PIL import Image, ImageDraw
 
 from mimicpipe.envs.base import MimicEnv
 from mimicpipe.errors import ConfigError
-from mimicpipe.report.look_back import Played
-from mimicpipe.report.schematic import Schematic, box_sizes
+from mimicpipe.report.look_back import Played, box_sizes
+from mimicpipe.report.schematic import Schematic
 
 TILE = 144
 """Height and width of a tile, pixels."""

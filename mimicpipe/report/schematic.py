@@ -10,13 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
-from mimicpipe.envs.base import MimicEnv
 from mimicpipe.report.look_back import Floats, Played
 from mimicpipe.report.projection import view_axes
 
 _OVERSAMPLING = 2
-_HALF_SIZE = 0.02
-"""Of an object whose size the env does not tell, metres."""
 _MARGIN = 0.06
 _FLOOR, _GRID, _EDGE, _EEF = (244, 244, 241), (222, 222, 216), (60, 60, 60), (0, 90, 160)
 _PALETTE = ((214, 119, 58), (74, 140, 110), (150, 110, 170), (190, 160, 60), (90, 130, 180))
@@ -24,12 +21,6 @@ _FACES = (((0, 1, 3, 2), 0.72), ((4, 5, 7, 6), 0.72), ((0, 1, 5, 4), 0.86), ((2,
           ((1, 3, 7, 5), 1.0))  # fmt: skip
 """Corners of a box's faces, and how light each is; corner 4 a + 2 b + c is (+/-x, +/-y, +/-z)."""
 _CORNERS = np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], dtype=float)
-
-
-def box_sizes(env: MimicEnv) -> dict[str, tuple[float, float, float]]:
-    """{object: half extents} of an env's task, metres; a guess for what it does not tell."""
-    known = {box.name: box.half_size for box in getattr(getattr(env, "task", None), "objects", ())}
-    return {name: known.get(name, (_HALF_SIZE,) * 3) for name in env.object_names}
 
 
 class Schematic:
