@@ -1,5 +1,6 @@
 """The settings of the experiment, each a change of one factor, and the success of one setting in one task."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +54,10 @@ def _settings() -> Iterator[Setting]:
         offset = f"{_SUBTASKS[0]}.subtask_term_offset_range=[{low},{high}]"
         tasks = TASKS if high < 20 else ("stack", "square")  # pick is over less than 20 steps behind the grasp
         yield Setting("offset of the segment's end", f"{low} to {high}", (offset,), tasks)
+    for error in ("0", "2.5", "5", "10"):
+        noise = {"position": float(error) / 1000, "rotation": round(math.radians(float(error)), 4)}
+        overrides = tuple(f"generator.pose_noise.{key}={value}" for key, value in noise.items())
+        yield Setting("error of objects' poses", f"{error} mm, {error}°", overrides, ("pick", "stack"))
 
 
 SETTINGS = tuple(_settings())

@@ -22,7 +22,8 @@ def test_a_setting_changes_what_it_says_and_nothing_else():
         cell = Cell(setting, "stack", "D0")
         config = compose(*cell.overrides()).to_dict()
         changed = {group for group in base if base[group] != config[group]} - {"dataset"}
-        assert changed <= {"pool" if setting.factor == "source demos" else "task"}, setting
+        group = {"source demos": "pool", "error of objects' poses": "generator"}.get(setting.factor, "task")
+        assert changed <= {group}, setting
         if not changed:
             same.append((setting.factor, setting.value))
     assert same == [
@@ -32,6 +33,7 @@ def test_a_setting_changes_what_it_says_and_nothing_else():
         ("interpolation steps", "5"),
         ("action noise", "0.03"),
         ("offset of the segment's end", "10 to 20"),
+        ("error of objects' poses", "0 mm, 0°"),
     ]
 
 
@@ -56,6 +58,7 @@ def test_what_is_known_is_not_measured_again(tmp_path, monkeypatch):
     monkeypatch.setattr(entry, "source_hash", lambda: "others")
     with pytest.raises(AssertionError, match="measured again"):
         entry.measure([base, one], 2, file)
+    assert read_json(file)["rows"] == both["rows"]  # what was measured with other sources stays
     assert "| as configured | – | 100 (34–100) | – |" in entry.render(both)
     draw(both["rows"], tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 1000
