@@ -58,17 +58,17 @@ class Tape:
     def __init__(self, physics: Physics, num_envs: int) -> None:
         model = physics.model
         self._physics = physics
-        self._start = physics.start
+        self._step = physics.step
         self._rollout = Rollout(nthread=physics.threads if physics.threads > 1 else 0)
         self._data = [mujoco.MjData(model) for _ in range(physics.threads)]
         self._states = np.empty((num_envs, SUBSTEPS, 1 + model.nq + model.nv))
         self._sensors = np.empty((num_envs, SUBSTEPS, model.nsensordata))
         self.calls: list[Call] = []
 
-    def start(self, state: Array, control: Array, then: Callable[[Array], None] | None = None) -> Callable[[], Array]:
-        """As `Physics.start`."""
+    def step(self, state: Array, control: Array) -> Array:
+        """As `Physics.step`."""
         self.calls.append(Call(state.copy(), np.repeat(control[:, None], SUBSTEPS, axis=1)))
-        return self._start(state, control, then)
+        return self._step(state, control)
 
     @property
     def env_steps(self) -> int:
@@ -95,7 +95,7 @@ def taped(parts: Parts) -> Generator[Tape]:
     physics = cast(MujocoEnv, parts.env).physics
     tape = Tape(physics, parts.env.num_envs)
     try:
-        with patch.object(physics, "start", tape.start):
+        with patch.object(physics, "step", tape.step):
             run_pipeline(parts)
         yield tape
     finally:

@@ -56,6 +56,23 @@ class FrameRenderer(Protocol):
         ...
 
 
+class Stretch(Protocol):
+    """Several control steps that are over: what they would have shown. R rows, as `MimicEnv.start_stretch` has them."""
+
+    @property
+    def actions(self) -> Tensor:
+        """(R, A) float32: what was done."""
+        ...
+
+    def observe(self) -> dict[str, Tensor]:
+        """As `MimicEnv.observe`, {feature: (R, *shape)}, before the row's action."""
+        ...
+
+    def success(self) -> Tensor:
+        """As `MimicEnv.success`, (R,), after the row's action."""
+        ...
+
+
 class MimicEnv(ABC):
     """A batch of environments as the pipeline and the generators see it.
 
@@ -72,10 +89,12 @@ class MimicEnv(ABC):
         observation_features: feature of every key of `observe()`; low-dimensional ones are float32.
         action_feature: feature of `action`.
         steps_in_background: whether Python work is worth doing between `start_step` and the end of the step.
+        longest_stretch: most control steps that `start_stretch` takes in one go; 1 where there is none.
         task_settings: what a run goes by whose `task` names no subtasks; None, as here, where `task` says it all.
     """
 
     steps_in_background: bool = False
+    longest_stretch: int = 1
     task_settings: TaskSettings | None = None
     num_envs: int
     device: torch.device
@@ -110,6 +129,30 @@ class MimicEnv(ABC):
             before the step, and every call is allowed that does not change or step one of these slots.
         """
         return partial(self.step, actions, env_ids)
+
+    def start_stretch(
+        self,
+        slots: npt.NDArray[np.int64],
+        sizes: Sequence[int],
+        target_eef_pose: Mapping[str, Tensor],
+        gripper_action: Mapping[str, Tensor],
+        action_noise: Mapping[str, Tensor] | None = None,
+    ) -> Callable[[], Stretch]:
+        """Begin several control steps with a waypoint each, the same as single steps of these actions, bit for bit.
+
+        There is a row for each step of each slot, R in all: step m has `sizes[m]` rows, those of the first
+        `sizes[m]` slots, behind the rows of the steps before it.
+
+        Args:
+            slots: (K,) on the host; the more steps a slot takes, the further in front it stands.
+            sizes: (T,) rows of each step, not increasing; the first is K.
+            target_eef_pose, gripper_action, action_noise: as of `target_eef_pose_to_action`, of R rows.
+
+        Returns:
+            A function to call once, which ends the stretch, waiting for it if need be. Until then the env shows the
+            states before it, and every call is allowed that does not change or step one of these slots.
+        """
+        raise NotImplementedError(f"{type(self).__name__} takes one step at a time")
 
     @abstractmethod
     def observe(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:

@@ -43,6 +43,10 @@ class PlanEnds:
             self._soonest = int(self._at.min())
         return slots
 
+    def left(self, slots: Ints, batch_step: int) -> Ints:
+        """(K,) steps that slots (K,) still play."""
+        return self._at[slots] - batch_step
+
     def still_on(self, slots: Ints) -> Ints:
         """Those of slots (K,) that go on, and whose attempt has not ended meanwhile."""
         return slots[self._goes_on[slots]]

@@ -97,6 +97,9 @@ async def run_data_generator(
                 return
             run.reset_queue.discard(env_id)
             run.action_queue.discard(env_id)
+            await run.landed(env_id)
+            if run.over:
+                return
             idle = run.lengths(slots)[0] == 0
             await finish(run, slots, [returned], {} if error is None else {env_id: error})
             if idle:

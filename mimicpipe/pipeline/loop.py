@@ -36,6 +36,7 @@ from mimicpipe.pipeline.ends import NO_SLOTS, Flags, Ints
 from mimicpipe.pipeline.protocol import EpisodeTimeoutError, NonFiniteError, Plan, Planner, PlanRequests
 from mimicpipe.pipeline.run_state import NO_ATTEMPT, RunState
 from mimicpipe.rng import Seeds
+from mimicpipe.pipeline.stretches import Stretches
 
 _YIELD_EVERY_S = 0.02
 """Signals, the sampler and the watchdog's wishes are served at least this often."""
@@ -64,13 +65,15 @@ class EnvLoop:
         self.has_cameras = False
         self.in_flight: Ints | None = None
         self.moved: Tensor | None = None
+        self.stretches = Stretches(run)
+        run.catch_up = self._catch_up
 
     # ---- requests
 
     def serve_resets(self) -> None:
         """Reset every slot that asked, in one call."""
         run, env = self.run, self.run.env
-        self._judge()
+        self._catch_up()
         singles = run.reset_queue.drain()
         single = np.asarray([slot for slot, _ in singles], dtype=np.int64)
         on_host = np.sort(np.concatenate((single, *(slots for slots, _ in run.reset_queue.drain_all()))))
@@ -212,10 +215,39 @@ class EnvLoop:
         self.resting = self.run.ends.due(self.run.counters.batch_steps)
 
     @contextmanager
-    def step(self) -> Generator[None]:
-        """One control step of every slot that is neither parked nor resting, in progress while the block runs."""
+    def step(self) -> Generator[bool]:
+        """A control step, or a stretch of several, of every slot that is neither parked nor resting.
+
+        It is in progress while the block runs; gives whether it is several.
+        """
+        slots, active = self.run.board.active_ids(self.resting)
+        known = self.stretches.longest > 1 and not self.num_manual
+        going = self.stretches.sizes(slots) if known else None
+        with self._one_step(slots, active) if going is None else self._stretch(*going):
+            yield going is not None
+
+    @contextmanager
+    def _stretch(self, slots: Ints, steps: Ints, sizes: Ints) -> Generator[None]:
+        """Several control steps: slots (K,) take `steps` (K,), step m is that of the first `sizes[m]` slots."""
+        run = self.run
+        with run.clock.stage("step"):
+            end = run.clock.background(self.stretches.start(slots, sizes))
+        run.start[self.resting] += len(sizes)  # the steps do not count for them
+        run.start[slots] += len(sizes) - steps
+        self.in_flight = slots
+        run.counters.batch_steps += len(sizes)
+        run.counters.env_steps += int(sizes.sum())
+        try:
+            self._catch_up()
+            yield
+        finally:
+            with run.clock.stage("step"):
+                end()
+            self.in_flight = None
+
+    @contextmanager
+    def _one_step(self, slots: Ints, active: Tensor) -> Generator[None]:
         run, env = self.run, self.run.env
-        slots, active = run.board.active_ids(self.resting)
         run.start[self.resting] += 1  # the step does not count for them
         ids = None if active.shape[0] == env.num_envs else active
         with run.clock.stage("step"):
@@ -227,6 +259,7 @@ class EnvLoop:
             if env.steps_in_background:
                 end = run.clock.background(end)
         try:
+            self.stretches.settle()
             self._record(ids, active, actions)
             self._judge()
             self.in_flight = slots
@@ -251,6 +284,11 @@ class EnvLoop:
             more = {} if run.frame_columns is None else run.frame_columns(run.env, ids, actions)
         with run.clock.stage("record"):
             run.rollout.append(active, {**observations, "action": actions, **more})
+
+    def _catch_up(self) -> None:
+        """Write down what the last step or stretch has left to be written, once for each."""
+        self.stretches.settle()
+        self._judge()
 
     def _judge(self) -> None:
         """Count success for the slots that the last step has moved, once for each step."""
@@ -292,7 +330,7 @@ class EnvLoop:
         if not len(resting):
             return
         run = self.run
-        self._judge()
+        self._catch_up()
         finite: Flags = run.download(run.env.finite(run.upload(resting))).numpy()
         timed_out, goes_on = run.ends.take(resting)
         for slot in resting[~finite].tolist():
@@ -348,8 +386,8 @@ async def env_loop(run: RunState) -> None:
             loop.wake()
             if board.thinking or len(loop.to_continue):
                 continue
-        with loop.step():
-            if len(loop.resting) >= _GATHERED * active or run.counters.batch_steps % _GATHER_STEPS == 0:
+        with loop.step() as many:
+            if many or len(loop.resting) >= _GATHERED * active or run.counters.batch_steps % _GATHER_STEPS == 0:
                 loop.wake()
             board.release()
             await _all_served(loop)

@@ -8,6 +8,7 @@ the plans; only the waypoints are on the device.
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -28,9 +29,21 @@ def move_on(cursor: Ints, last: Ints, slots: Ints, at: Ints) -> None:
         cursor[slot] = min(cursor[slot] + 1, last[slot])
 
 
+@compiled
+def move_on_along(cursor: Ints, last: Ints, slots: Ints, sizes: Ints, at: Ints) -> None:
+    """As `move_on`, for several steps: step m is that of the first `sizes[m]` of slots (K,); `at` (R,) has them all."""
+    row = 0
+    for m in range(len(sizes)):
+        for i in range(sizes[m]):
+            slot = slots[i]
+            at[row] = cursor[slot]
+            cursor[slot] = min(cursor[slot] + 1, last[slot])
+            row += 1
+
+
 @dataclass(slots=True)
 class Waypoints:
-    """The current waypoint of K slots."""
+    """The current waypoint of K slots, or those of several steps."""
 
     targets: dict[str, Tensor]
     """{eef: (K, 4, 4)}."""
@@ -90,11 +103,23 @@ class Playheads:
 
     def advance(self, slots: Ints) -> Waypoints:
         """The current waypoint of slots (K,), ascending; their playheads move one step."""
+        ends = [(self._cursor[eef], self._last[eef]) for eef in self._rows]
+        at = np.empty((len(ends), len(slots)), dtype=np.int64)
+        for (cursor, last), rows in zip(ends, at, strict=True):
+            move_on(cursor, last, slots, rows)
+        return self._waypoints(at)
+
+    def advance_along(self, slots: Ints, sizes: Ints) -> Waypoints:
+        """The waypoints of several steps, step m of the first `sizes[m]` of slots (K,), one step behind the other."""
+        ends = [(self._cursor[eef], self._last[eef]) for eef in self._rows]
+        at = np.empty((len(ends), int(sizes.sum())), dtype=np.int64)
+        for (cursor, last), rows in zip(ends, at, strict=True):
+            move_on_along(cursor, last, slots, sizes, rows)
+        return self._waypoints(at)
+
+    def _waypoints(self, rows_of_eefs: npt.NDArray[np.int64]) -> Waypoints:
         targets, grippers, noise = {}, {}, {}
-        for eef, rows in self._rows.items():
-            cursor, last = self._cursor[eef], self._last[eef]
-            at = np.empty(len(slots), dtype=np.int64)
-            move_on(cursor, last, slots, at)
+        for (eef, rows), at in zip(self._rows.items(), rows_of_eefs, strict=True):
             row = rows.view(-1, self._width).index_select(0, self._upload(at))
             pose, grippers[eef], noise[eef] = row.split(self._split, dim=1)
             targets[eef] = pose.view(-1, 4, 4)

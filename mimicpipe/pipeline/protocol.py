@@ -16,10 +16,29 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from mimicpipe.rng import Seeds
+
+
+class SimStretch(Protocol):
+    """Several control steps that are over; `mimicpipe.envs.base.Stretch` says what the rows are."""
+
+    @property
+    def actions(self) -> Tensor:
+        """(R, A)."""
+        ...
+
+    def observe(self) -> dict[str, Tensor]:
+        """{feature: (R, *shape)} before the row's action."""
+        ...
+
+    def success(self) -> Tensor:
+        """(R,) bool, after the row's action."""
+        ...
 
 
 class SimEnv(Protocol):
@@ -34,6 +53,7 @@ class SimEnv(Protocol):
     gripper_dim: int
     task_description: str
     steps_in_background: bool
+    longest_stretch: int
 
     def reset(self, env_ids: Tensor, seeds: Seeds) -> None:
         """Put slots (K,) into initial states drawn from seeds (K,)."""
@@ -45,6 +65,17 @@ class SimEnv(Protocol):
 
     def start_step(self, actions: Tensor, env_ids: Tensor | None = None) -> Callable[[], None]:
         """Begin such a step; the function that ends it. Until then the state before the step is shown."""
+        ...
+
+    def start_stretch(
+        self,
+        slots: npt.NDArray[np.int64],
+        sizes: Sequence[int],
+        target_eef_pose: Mapping[str, Tensor],
+        gripper_action: Mapping[str, Tensor],
+        action_noise: Mapping[str, Tensor] | None = None,
+    ) -> Callable[[], "SimStretch"]:
+        """Begin several control steps; the function that ends them."""
         ...
 
     def observe(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:

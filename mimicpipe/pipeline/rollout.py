@@ -27,7 +27,6 @@ class RolloutBuffer:
         self._device = device
         self._capacity = _INITIAL_STEPS
         self._step = torch.zeros(num_envs, dtype=torch.int64, device=device)
-        self._base = torch.arange(num_envs, dtype=torch.int64, device=device)
         self._layout: dict[str, tuple[int, tuple[int, ...]]] = {}
         self._packed: Tensor | None = None
         self._download = downloader(device)
@@ -54,17 +53,25 @@ class RolloutBuffer:
 
     def append(self, slots: Tensor, columns: dict[str, Tensor]) -> None:
         """Write one frame for slots (K,): {feature: (K, *shape)}."""
+        self._write(slots, columns, self._step.index_select(0, slots))
+        self._step.index_add_(0, slots, torch.ones_like(slots))
+
+    def extend(self, slots: Tensor, steps: Tensor, columns: dict[str, Tensor]) -> None:
+        """Write several frames: row r is frame `steps[r]` (R,) from now of slot `slots[r]` (R,)."""
+        self._write(slots, columns, self._step.index_select(0, slots) + steps)
+        self._step.index_add_(0, slots, torch.ones_like(slots))
+
+    def _write(self, slots: Tensor, columns: dict[str, Tensor], steps: Tensor) -> None:
         if self._packed is None:
             self._allocate(columns)
         assert self._packed is not None
-        at = (self._base * self._capacity + self._step).index_select(0, slots)
+        at = slots * self._capacity + steps
         count = slots.shape[0]
         packed = torch.cat([columns[name].reshape(count, -1) for name in self._layout], dim=1)
         self._packed.view(self._num_envs * self._capacity, -1).index_copy_(0, at, packed)
         for name, column in self._other.items():
             flat = column.view(self._num_envs * self._capacity, *column.shape[2:])
             _storable(flat).index_copy_(0, at, _storable(columns[name]))
-        self._step.index_add_(0, slots, torch.ones_like(slots))
 
     def _allocate(self, columns: dict[str, Tensor]) -> None:
         width = 0

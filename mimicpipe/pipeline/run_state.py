@@ -1,5 +1,6 @@
 """Everything one generation run shares between the env loop and the slots' coroutines."""
 
+import asyncio
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -113,6 +114,8 @@ class RunState:
         self.perturbation: Perturbation | None = None
         if perturbation is not None and perturbation.probability > 0:
             self.perturbation = Perturbation(env, perturbation)
+        self.own_success = success_term is None
+        """The env's own, which an env can count over several steps."""
         self.success_term: SuccessTerm = success_term or (lambda e: e.success())
         self.attempts = np.full(n, NO_ATTEMPT, dtype=np.int64)
         """Index of the attempt that the slot is at."""
@@ -124,6 +127,12 @@ class RunState:
         self.was_reset = np.zeros(n, dtype=np.bool_)
         self.start = np.zeros(n, dtype=np.int64)
         """The batch step in which the slot's episode began, and one more for each step that it sat out."""
+        self.flying: frozenset[int] = frozenset()
+        """Slots that are in the middle of a stretch of steps, which cannot be looked at, and"""
+        self.landing: asyncio.Future[None] | None = None
+        """what is done when it is over."""
+        self.catch_up: Callable[[], None] = lambda: None
+        """Writes down what the loop has put off: frames and successes of the last step or stretch."""
         self.returns = 0
         """How often a slot that was away has come back."""
         self.ends = PlanEnds(n)
@@ -201,6 +210,13 @@ class RunState:
             self.returns += 1
             self.board.come_back(slot)
             self.start[slot] += self.counters.batch_steps - left_at
+
+    async def landed(self, slot: int) -> None:
+        """Wait until the slot is not in the middle of a stretch of steps, and all that it has done is written down."""
+        if slot in self.flying and self.landing is not None:
+            with self.away(slot):
+                await self.landing
+        self.catch_up()
 
     def executed(self, actions: Tensor, slots: Ints) -> Tensor:
         """The actions (K, A) of slots (K,) as they reach the simulator."""

@@ -3,7 +3,6 @@
 import json
 
 import hydra.version
-import numpy as np
 import pytest
 
 from experiments import harness
@@ -38,7 +37,8 @@ def test_the_tape_is_the_physics_of_the_run(taped):
         end = tape.play(call)[:, -1]
         if len(end) == len(after.start) == 2:
             went_on = after.start[:, 0] > 0
-            np.testing.assert_array_equal(end[went_on], after.start[went_on])
+            ends = {row.tobytes() for row in end}  # slots may stand in another order
+            assert all(row.tobytes() in ends for row in after.start[went_on])
             compared += went_on.sum()
     assert compared > 50
 

@@ -23,24 +23,26 @@ from mimicpipe.envs.actions import (
     faults,
     gripper_part,
 )
-from mimicpipe.envs.base import MimicEnv, require_known
-from mimicpipe.envs.mujoco import ik, ik_kernels, kernels
-from mimicpipe.envs.mujoco.actions import Actions, asked_motion, asked_pose, encode
-from mimicpipe.envs.mujoco.arms import SERVOS, arms_of, side_by_side
+from mimicpipe.envs.base import MimicEnv, Stretch, require_known
+from mimicpipe.envs.mujoco.actions import Actions, asked_pose, encode
+from mimicpipe.envs.mujoco.arms import arms_of
 from mimicpipe.envs.mujoco.checks import check_config, torch_device
 from mimicpipe.envs.mujoco.initial import InitialStates
 from mimicpipe.envs.mujoco.kernels import Ints
 from mimicpipe.envs.mujoco.kinematics import ArmPose, Array
-from mimicpipe.envs.mujoco.observations import EEF_POSE, JOINTS, OBJECTS, observation_features
-from mimicpipe.envs.mujoco.panda import MAX_FINGER
+from mimicpipe.envs.mujoco.observations import observation_features
 from mimicpipe.envs.mujoco.physics import Physics
 from mimicpipe.envs.mujoco.render import CameraRenderer, StateRenderer
 from mimicpipe.envs.mujoco.scene import FRONT, SUBSTEPS, TIMESTEP, build_model, camera_names
+from mimicpipe.envs.mujoco.servos import Posture, controls_of, posture_of, sane
+from mimicpipe.envs.mujoco.stretch import MujocoStretch, Scene, targets_of
+from mimicpipe.envs.mujoco.views import Bodies, low_dim_observations, task_view
 from mimicpipe.envs.tasks.base import Task, TaskView
 from mimicpipe.rng import Seeds
 
-DIVERGED = 1e8
-"""No position, velocity or time of a sane simulation comes near this."""
+_ROWS_OF_A_STRETCH = 256
+_STEPS_OF_A_STRETCH = (4, 16)
+"""A stretch takes so many control steps that this many rows come together, within these bounds."""
 
 
 class MujocoEnv(MimicEnv):
@@ -95,6 +97,11 @@ class MujocoEnv(MimicEnv):
         self._fixtures = np.empty((num_envs, self._frames.fixture_width))
         self._slots = np.arange(num_envs)
         self.physics = Physics(self.model, num_envs, SUBSTEPS, threads)
+        self._scene = Scene(task, self.arms, control, self._frames, self.physics)
+        if type(self) is MujocoEnv and self.device.type == "cpu" and not cameras:
+            # A class made of this one may look at every step, or change it.
+            fewest, most = _STEPS_OF_A_STRETCH
+            self.longest_stretch = min(max(_ROWS_OF_A_STRETCH // num_envs, fewest), most)
         self.reset(self.all_ids(), np.zeros(num_envs, dtype=np.int64))
         self._compile()
 
@@ -111,10 +118,9 @@ class MujocoEnv(MimicEnv):
 
     def _touch(self) -> None:
         """Forget what was derived from the state."""
-        self._joints: list[Array] | None = None
-        self._poses: list[ArmPose] | None = None
+        self._known_posture: Posture | None = None
         self._view: TaskView | None = None
-        self._bodies: tuple[Array, Ints] | None = None
+        self._bodies: Bodies | None = None
 
     def reset(self, env_ids: Tensor, seeds: Seeds) -> None:
         """Arms near the rest posture, gripper open, objects where the task puts them; all from `seeds` alone."""
@@ -137,9 +143,7 @@ class MujocoEnv(MimicEnv):
 
     def finite(self, env_ids: Tensor | None = None) -> Tensor:
         """(K,) bool: the slot's state has no NaN and no diverged number."""
-        state = self._state if env_ids is None else self._state[env_ids.cpu().numpy()]
-        with np.errstate(invalid="ignore"):
-            return self._out(np.abs(state).max(axis=1) < DIVERGED)
+        return self._out(sane(self._state if env_ids is None else self._state[env_ids.cpu().numpy()]))
 
     # -- stepping ----------------------------------------------------------------------------------------------------
 
@@ -164,102 +168,84 @@ class MujocoEnv(MimicEnv):
         if env_ids is not None:
             wanted = wanted[slots]
         state = self._state if env_ids is None else self._state[slots]
-        seen: list[tuple[Array, ArmPose]] = []
+        controls = self._controls(wanted, slots)
+        after: list[Array] = []
+        seen: list[Posture] = []
 
-        def look(after: Array) -> None:
-            """Kinematics of the new state, still in the background."""
-            for arm in self.arms:
-                joints = arm.joint_positions(after)
-                seen.append((joints, arm.pose(joints)))
+        def work() -> None:
+            after.append(self.physics.step(state, controls))
+            if env_ids is None:
+                seen.append(posture_of(self.arms, after[0]))
 
-        end = self.physics.start(state, self._controls(wanted, slots), look if env_ids is None else None)
+        end = self.physics.start(work)
 
         def finish() -> None:
-            after = end()
-            if env_ids is None:
-                self._state[:] = after
-            else:
-                self._state[slots] = after
+            end()
+            self._state[slots] = after[0]
             self._touch()
             if seen:
-                self._joints, self._poses = [joints for joints, _ in seen], [pose for _, pose in seen]
+                self._known_posture = seen[0]
+
+        return finish
+
+    def start_stretch(
+        self,
+        slots: Ints,
+        sizes: Sequence[int],
+        target_eef_pose: Mapping[str, Tensor],
+        gripper_action: Mapping[str, Tensor],
+        action_noise: Mapping[str, Tensor] | None = None,
+    ) -> Callable[[], Stretch]:
+        """Begin several control steps; see `MimicEnv.start_stretch`. They run as `start_step`'s, one after the other.
+
+        Raises: as `start_step`, some of it when the stretch is ended.
+        """
+        posture = self._posture()
+        start = Posture([q[:, slots] for q in posture.joints], [pose.select(slots) for pose in posture.poses])
+        targets = targets_of(target_eef_pose, gripper_action, action_noise, self.arms)
+        stretch = MujocoStretch(self._scene, slots, sizes, self._state[slots], self._fixtures[slots], start, targets)
+        end = self.physics.start(stretch.run)
+
+        def finish() -> Stretch:
+            end()
+            self._state[slots] = stretch.final
+            self._touch()
+            return stretch
 
         return finish
 
     def _controls(self, wanted: Actions, slots: Ints) -> Array:
         """Servo targets (K, nu) of one control step, and fixtures (K, 7 F); a slot that has diverged has zeros."""
-        servos = SERVOS * len(self.arms)
-        controls = np.empty((len(slots), servos + self._fixtures.shape[1]))
-        controls[:, servos:] = self._fixtures[slots]
-        wrong = 0
-        arms = zip(self.arms, self._joint_positions(), self._arm_poses(), strict=True)
-        for index, (arm, joints, pose) in enumerate(arms):
-            motion = asked_motion(self.control, wanted[:, arm.action], slots, pose)
-            ik.joint_targets(joints, slots, pose, motion, controls, SERVOS * index)
-            # An action that is not finite makes the joints' targets so; the gripper's command is looked at by itself.
-            wrong += ik_kernels.finish_servos(wanted[:, arm.gripper], MAX_FINGER, SERVOS * index, controls)
-        if wrong:
-            finite = np.isfinite(
-                controls[:, :servos].sum(axis=1) + wanted[:, [arm.gripper for arm in self.arms]].sum(1)
-            )
-            self._check_diverged(finite, slots)
-            controls[~finite, :servos] = 0.0
-        return controls
-
-    def _check_diverged(self, finite: npt.NDArray[np.bool_], slots: Ints) -> None:
-        """Nothing finite can be asked of a slot that has diverged; of any other, it must be."""
-        wrong = ~finite & self.finite().cpu().numpy()[slots]
+        controls, wrong = controls_of(
+            self.control, self.arms, wanted, self._state[slots], self._fixtures[slots], self._posture(), slots
+        )
         if wrong.any():
             raise ValueError(f"the action of slot {', '.join(map(str, slots[wrong]))} asks for no finite motion")
+        return controls
 
     # -- kinematics --------------------------------------------------------------------------------------------------
 
-    def _joint_positions(self) -> list[Array]:
-        """(7, N) radians of each arm."""
-        if self._joints is None:
-            self._joints = [arm.joint_positions(self._state) for arm in self.arms]
-        return self._joints
+    def _posture(self) -> Posture:
+        if self._known_posture is None:
+            self._known_posture = posture_of(self.arms, self._state)
+        return self._known_posture
 
     def _arm_poses(self) -> list[ArmPose]:
-        if self._poses is None:
-            self._poses = [arm.pose(q) for arm, q in zip(self.arms, self._joint_positions(), strict=True)]
-        return self._poses
+        return self._posture().poses
 
     def _task_view(self) -> TaskView:
         """What the task may see of all slots, float32 tensors on the CPU."""
         if self._view is None:
-            arms, count, bodies, columns = len(self.arms), self.num_envs, *self._body_rows()
-            eefs, widths = np.zeros((arms, count, 4, 4), np.float32), np.empty((arms, count), np.float32)
-            poses = np.zeros((len(columns), count, 4, 4), dtype=np.float32)
-            speeds = np.empty((len(self.task.objects), count), dtype=np.float32)
-            speed_columns = self._frames.speed_columns
-            for index, (arm, pose) in enumerate(zip(self.arms, self._arm_poses(), strict=True)):
-                more = slice(None if index == 0 else 0)  # the bodies are looked at once
-                kernels.look(
-                    self._state, arm.first, bodies, pose.pos, pose.rot, columns[more], speed_columns[more],
-                    eefs[index], poses, speeds, widths[index],
-                )  # fmt: skip
-            self._view = TaskView(
-                object_poses=dict(zip(self.object_names, torch.from_numpy(poses).unbind(), strict=True)),
-                object_speeds=dict(zip(self.object_names, torch.from_numpy(speeds).unbind(), strict=False)),
-                eef_poses={name: torch.from_numpy(eefs[i]) for i, name in enumerate(self.eef_names)},
-                gripper_widths={name: torch.from_numpy(widths[i]) for i, name in enumerate(self.eef_names)},
-                joint_positions=self._joint_view(),
+            self._view = task_view(
+                self.task, self.arms, self._frames, self._state, self._body_rows(), self._arm_poses()
             )
         return self._view
 
-    def _body_rows(self) -> tuple[Array, Ints]:
+    def _body_rows(self) -> Bodies:
         """One row per slot with all bodies' poses, and their columns."""
         if self._bodies is None:
             self._bodies = self._frames.rows(self._state, self._fixtures)
         return self._bodies
-
-    def _joint_view(self) -> dict[str, Tensor]:
-        columns = self._frames.joint_columns
-        if not len(columns):
-            return {}
-        values = torch.from_numpy(self._state[:, columns].T.astype(np.float32))
-        return {part.name: row for part, row in zip(self.task.parts, values, strict=True)}
 
     def get_robot_eef_pose(self, eef_name: str, env_ids: Tensor | None = None) -> Tensor:
         """Pose (K, 4, 4) of the grasp point between the fingertips; z is the approach direction."""
@@ -333,17 +319,7 @@ class MujocoEnv(MimicEnv):
         return out
 
     def _low_dim_observations(self, slots: Ints) -> dict[str, npt.NDArray[np.float32]]:
-        arms, count, bodies, columns = len(self.arms), len(slots), *self._body_rows()
-        joints, eefs = np.empty((arms, count, 8), np.float32), np.empty((arms, count, 7), np.float32)
-        objects = np.empty((count, 7 * len(columns) + len(self._frames.joint_columns)), dtype=np.float32)
-        for index, (arm, pose) in enumerate(zip(self.arms, self._arm_poses(), strict=True)):
-            more = columns if index == 0 else columns[:0]
-            kernels.observe(
-                self._state, arm.first, bodies, slots, pose.pos, pose.rot, more, joints[index], eefs[index], objects
-            )
-        if len(self._frames.joint_columns):
-            objects[:, 7 * len(columns) :] = self._state[slots[:, None], self._frames.joint_columns]
-        return {JOINTS: side_by_side(joints), EEF_POSE: side_by_side(eefs), OBJECTS: objects}
+        return low_dim_observations(self.arms, self._frames, self._state, self._body_rows(), self._arm_poses(), slots)
 
     def frame_renderer(self, image_size: tuple[int, int]) -> StateRenderer:
         """Draws states as the front camera sees them; see `MimicEnv`."""

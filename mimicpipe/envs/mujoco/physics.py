@@ -42,40 +42,32 @@ class Physics:
         self._states = np.empty((num_envs, substeps, 1 + model.nq + model.nv))
         self._sensors = np.empty((num_envs, substeps, model.nsensordata))
 
-    def start(self, state: Array, control: Array, then: Callable[[Array], None] | None = None) -> Callable[[], Array]:
-        """Begin one control step of K slots.
-
-        Args:
-            state: (K, S) time, qpos, qvel; must not change until the step has ended.
-            control: (K, nu + 7 F) servo targets, then positions and wxyz quaternions of F fixtures; held for the step.
-            then: called with the states after the step, still in the background.
+    def start(self, job: Callable[[], None]) -> Callable[[], None]:
+        """Begin a job in the background; it calls `step` once or several times.
 
         Returns:
-            A function to call once: it waits, and gives the states (K, S) after the step, valid until the next one.
+            A function to call once: it waits for the job's end, and raises what the job has raised.
 
         Raises:
-            RuntimeError: a step is still running, or the threads have ended.
+            RuntimeError: a job is still running, or the threads have ended.
         """
-        self._caller.check_free()
+        return self._caller.start(job)
+
+    def step(self, state: Array, control: Array) -> Array:
+        """One control step of K slots in the calling thread and MuJoCo's.
+
+        Args:
+            state: (K, S) time, qpos, qvel.
+            control: (K, nu + 7 F) servo targets, then positions and wxyz quaternions of F fixtures; held for the step.
+
+        Returns:
+            The states (K, S) after the step, valid until the next one.
+        """
         count = len(state)
-        after = self._states[:count, -1]
-        if count == 0:
-            return lambda: after
         self._control[:count] = control[:, None]
-        room = self._states[:count], self._sensors[:count]
-
-        def work() -> None:
-            self.run(state, self._control[:count], *room)
-            if then is not None:
-                then(after)
-
-        wait = self._caller.start(work)
-
-        def end() -> Array:
-            wait()
-            return after
-
-        return end
+        if count:
+            self.run(state, self._control[:count], self._states[:count], self._sensors[:count])
+        return self._states[:count, -1]
 
     def run(self, state: Array, control: Array, states: Array, sensors: Array) -> None:
         """Physics of K slots in the calling thread and MuJoCo's, T physics steps without a break.

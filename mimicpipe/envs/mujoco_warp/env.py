@@ -31,11 +31,11 @@ from mimicpipe.envs.actions import (
 from mimicpipe.envs.base import MimicEnv, require_known
 from mimicpipe.envs.mujoco.arms import arms_of
 from mimicpipe.envs.mujoco.checks import check_config, torch_device
-from mimicpipe.envs.mujoco.env import DIVERGED
 from mimicpipe.envs.mujoco.initial import InitialStates
 from mimicpipe.envs.mujoco.observations import observation_features
 from mimicpipe.envs.mujoco.render import StateRenderer
 from mimicpipe.envs.mujoco.scene import FRONT, SUBSTEPS, TIMESTEP, build_model, camera_names
+from mimicpipe.envs.mujoco.servos import DIVERGED
 from mimicpipe.envs.mujoco_warp import ik_kernels
 from mimicpipe.envs.mujoco_warp.device_model import arm_models, body_columns
 from mimicpipe.envs.mujoco_warp.physics import WarpPhysics
