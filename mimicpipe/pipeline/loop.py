@@ -90,7 +90,7 @@ class EnvLoop:
                 if kept is not None:
                     kept.restart(ids)
             if run.trace is not None or run.rollout is not None:
-                self._remember_initial_state(ids)
+                run.remember_initial_state(ids)
         run.was_reset[on_host] = True
         run.start[on_host] = run.counters.batch_steps
         run.reset_queue.all_done(on_host)
@@ -103,13 +103,6 @@ class EnvLoop:
         moving = np.zeros(run.env.num_envs, dtype=np.bool_)
         moving[self.in_flight] = True
         return bool(moving[run.reset_queue.waiting()].any() or moving[run.action_queue.waiting()].any())
-
-    def _remember_initial_state(self, ids: Tensor) -> None:
-        run = self.run
-        state = run.env.get_state(ids)
-        if run.initial_state is None:
-            run.initial_state = state.new_zeros(run.env.num_envs, state.shape[1])
-        run.initial_state.index_copy_(0, ids, state)
 
     def serve_actions(self) -> None:
         """Load every action request: single actions, known plans, and one batched planning call per planner."""

@@ -250,6 +250,13 @@ class RunState:
         task = self.options.task_description or self.env.task_description
         return Episode(outcome, columns, task, self.first_state(slot), metadata)
 
+    def remember_initial_state(self, ids: Tensor) -> None:
+        """Slots (K,) have been reset."""
+        state = self.env.get_state(ids)
+        if self.initial_state is None:
+            self.initial_state = state.new_zeros(self.env.num_envs, state.shape[1])
+        self.initial_state.index_copy_(0, ids, state)
+
     def first_state(self, slot: int) -> Tensor:
         """(S,) float64 on the host: the slot's state after its reset; (0,) where nobody wants it."""
         state = self.initial_state
