@@ -35,8 +35,8 @@ from mimicpipe.errors import RequestError
 from mimicpipe.pipeline.ends import NO_SLOTS, Flags, Ints
 from mimicpipe.pipeline.protocol import EpisodeTimeoutError, NonFiniteError, Plan, Planner, PlanRequests
 from mimicpipe.pipeline.run_state import NO_ATTEMPT, RunState
-from mimicpipe.rng import Seeds
 from mimicpipe.pipeline.stretches import Stretches
+from mimicpipe.rng import Seeds
 
 _YIELD_EVERY_S = 0.02
 """Signals, the sampler and the watchdog's wishes are served at least this often."""
@@ -221,21 +221,12 @@ class EnvLoop:
 
     @contextmanager
     def _stretch(self, slots: Ints, steps: Ints, sizes: Ints) -> Generator[None]:
-        """Several control steps: slots (K,) take `steps` (K,), step m is that of the first `sizes[m]` slots."""
-        run = self.run
-        with run.clock.stage("step"):
-            end = run.clock.background(self.stretches.start(slots, sizes))
-        run.start[self.resting] += len(sizes)  # the steps do not count for them
-        run.start[slots] += len(sizes) - steps
         self.in_flight = slots
-        run.counters.batch_steps += len(sizes)
-        run.counters.env_steps += int(sizes.sum())
         try:
-            self._catch_up()
-            yield
+            with self.stretches.under_way(slots, steps, sizes, self.resting):
+                self._catch_up()
+                yield
         finally:
-            with run.clock.stage("step"):
-                end()
             self.in_flight = None
 
     @contextmanager

@@ -12,7 +12,7 @@ planner may ask to plan a request again after the steps that it has planned, so 
 planned when the one before has been played, wakes its coroutine once.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 

@@ -6,7 +6,8 @@ successes, is written down when it is over, all steps in one go; before anything
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -58,8 +59,28 @@ class Stretches:
         # Slots that take more than m steps take part in step m.
         return slots[order], steps[order], len(slots) - np.cumsum(counts)[:longest]
 
-    def start(self, slots: Ints, sizes: Ints) -> Callable[[], None]:
-        """Begin; returns the function that ends it."""
+    @contextmanager
+    def under_way(self, slots: Ints, steps: Ints, sizes: Ints, resting: Ints) -> Generator[None]:
+        """A stretch that is in progress while the block runs.
+
+        Args:
+            slots, steps, sizes: what `sizes` has given.
+            resting: (M,) slots that sit it out.
+        """
+        run = self._run
+        with run.clock.stage("step"):
+            end = run.clock.background(self._start(slots, sizes))
+        run.start[resting] += len(sizes)  # the steps do not count for them
+        run.start[slots] += len(sizes) - steps
+        run.counters.batch_steps += len(sizes)
+        run.counters.env_steps += int(sizes.sum())
+        try:
+            yield
+        finally:
+            with run.clock.stage("step"):
+                end()
+
+    def _start(self, slots: Ints, sizes: Ints) -> Callable[[], None]:
         run = self._run
         waypoints = run.playheads.advance_along(slots, sizes)
         end = run.env.start_stretch(slots, sizes.tolist(), waypoints.targets, waypoints.grippers, waypoints.noise)
