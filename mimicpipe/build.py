@@ -185,10 +185,12 @@ def build_generator(config: RunConfig, env: MimicEnv, pool: DataGenInfoPool) -> 
         ConfigError: as `build_component`; or the planner cannot serve this env.
     """
     settings = env.task_settings if not config.task["subtasks"] else None
+    # A generator of one's own need not take what is off: it stands in the config of the one it takes the place of.
+    off = () if any(config.generator.get("pose_noise", {}).values()) else ("pose_noise",)
     return build_component(
         config,
         "generator",
-        GENERATOR_RUN_KEYS,
+        (*GENERATOR_RUN_KEYS, *off),
         env=env,
         **({"planner": build_component(config, "planner", env=env)} if takes_planner(config) else {}),
         src_demo_datagen_info_pool=pool,

@@ -40,7 +40,7 @@ from mimicpipe.envs.mujoco.views import Bodies, low_dim_observations, task_view
 from mimicpipe.envs.tasks.base import Task, TaskView
 from mimicpipe.rng import Seeds
 
-_ROWS_OF_A_STRETCH = 256
+_ROWS_OF_A_STRETCH = 512
 _STEPS_OF_A_STRETCH = (4, 16)
 """A stretch takes so many control steps that this many rows come together, within these bounds."""
 
