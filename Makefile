@@ -10,13 +10,15 @@ PEER  := .venv-isaaclab
 ISAACLAB_TESTS := tests/envs/on_isaaclab tests/recorders/test_isaaclab_term.py
 # An extra of .venv/ itself: it adds two packages and changes none.
 WARP := $(VENV)/.warp
+# Likewise; it adds six packages and changes none.
+CLUSTER := $(VENV)/.cluster
 # The W&B-compatible server that tests talk to, likewise; its licence (CC BY-NC 4.0) is not for commercial use.
 WANDB_SERVER := .venv-openwandb
 JOBS  ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow experiments experiments-smoke docs warp test-warp test-gpu isaaclab test-isaaclab \
-  test-isaaclab-smoke openwandb test-wandb check format lock clean
+.PHONY: help setup run test test-slow experiments experiments-smoke docs warp test-warp test-gpu cluster test-cluster \
+  isaaclab test-isaaclab test-isaaclab-smoke openwandb test-wandb check format lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -40,6 +42,11 @@ test-warp: $(WARP) ## the tests of env=mujoco_warp on the CPU; the first time it
 
 test-gpu: $(WARP) ## the tests that need a GPU; skipped without one
 	$(PY) -m pytest -q -rs -m gpu $(ARGS)
+
+cluster: $(CLUSTER) ## add Ray to .venv/, for cluster=ray (200 MB)
+
+test-cluster: $(CLUSTER) ## the tests of cluster=ray, on a Ray cluster of this machine
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -m cluster $(ARGS)
 
 experiments: $(STAMP) ## every experiment at full size, one after the other (hours; on a quiet machine)
 	OMP_NUM_THREADS=1 $(PY) -m experiments.run_all $(ARGS)
@@ -83,6 +90,9 @@ lock: $(STAMP) ## write requirements.lock anew (needs uv, which setup installs)
 	$(PY) -m uv pip compile pyproject.toml --extra mujoco_warp --constraint requirements.lock --upgrade --universal \
 	  --python-version 3.12 --no-emit-index-url --no-annotate --no-header --quiet \
 	  | grep -E '^(mujoco-warp|warp-lang)==' > requirements-warp.lock
+	$(PY) -m uv pip compile pyproject.toml --extra cluster --constraint requirements.lock --upgrade --universal \
+	  --python-version 3.12 --no-emit-index-url --no-annotate --no-header --quiet \
+	  | grep -E '^(jsonschema|jsonschema-specifications|msgpack|ray|referencing|rpds-py)==' > requirements-cluster.lock
 
 clean: ## remove .venv/, .venv-isaaclab/, .venv-openwandb/ and caches, site/; outputs/ stays
 	rm -rf $(VENV) $(PEER) $(WANDB_SERVER) site *.egg-info .pytest_cache .ruff_cache .hypothesis
@@ -122,6 +132,12 @@ $(WARP): requirements-warp.lock $(STAMP)
 	@$(PY) -m uv --version >/dev/null 2>&1 && install="$(PY) -m uv pip install --compile-bytecode --python $(PY)" \
 	  || install="$(PY) -m pip install --disable-pip-version-check"; \
 	$$install --quiet --requirement requirements-warp.lock --constraint requirements.lock
+	@touch $@
+
+$(CLUSTER): requirements-cluster.lock $(STAMP)
+	@$(PY) -m uv --version >/dev/null 2>&1 && install="$(PY) -m uv pip install --python $(PY)" \
+	  || install="$(PY) -m pip install --disable-pip-version-check"; \
+	$$install --quiet --requirement requirements-cluster.lock --constraint requirements.lock
 	@touch $@
 
 $(PEER)/.installed: requirements-isaaclab.lock pyproject.toml | $(STAMP)

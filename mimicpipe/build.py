@@ -19,15 +19,16 @@ from mimicpipe.datagen.subtask import DataGenConfig, SubTaskConfig
 from mimicpipe.envs.base import MimicEnv, TaskSettings
 from mimicpipe.errors import ConfigError
 from mimicpipe.generator_config import GENERATOR_RUN_KEYS, POLICY_GENERATOR, SKILL_GENERATOR
-from mimicpipe.pipeline.budget import BudgetLimits
+from mimicpipe.pipeline.budget import ALL_ATTEMPTS, BudgetLimits, Share
 from mimicpipe.pipeline.generation import Generator
-from mimicpipe.pipeline.ledger import OnOutcome
+from mimicpipe.pipeline.ledger import ERRORS_IN_A_ROW, OnOutcome
 from mimicpipe.pipeline.perturbation import PerturbationConfig
 from mimicpipe.pipeline.run_state import RunOptions, RunState
 from mimicpipe.pipeline.telemetry import IdleTimingSelector
 from mimicpipe.pools.growing import GrowingPool
 from mimicpipe.preflight import FAILED_SUFFIX, NULL_RECORDER, check_dataset_root, source_demo_paths
 from mimicpipe.recorders.base import Recorder
+from mimicpipe.recorders.shard import Shard
 from mimicpipe.resume import Settled
 from mimicpipe.schema import first_line, suggest
 from mimicpipe.trackers.base import Tracker
@@ -226,6 +227,23 @@ class Recorders:
         return {name: recorder for name, recorder in both.items() if recorder is not None}
 
 
+def check_can_share(config: RunConfig) -> None:
+    """Raise ConfigError unless the recorder can stage episodes for a dataset that another process assembles."""
+    target = config.recorder["_target_"]
+    _require_importable("recorder", target)
+    if target != NULL_RECORDER and "shard" not in parameters_of(get_object(target))[0]:
+        raise ConfigError(f"recorder._target_={target}: takes no shard, so workers cannot share it; use cluster=none")
+
+
+def build_shard_recorders(config: RunConfig, env: MimicEnv, shards: Mapping[str, Shard]) -> Recorders:
+    """The recorders of a worker: of a shard of the dataset ("demos"), and of one of that of failed attempts."""
+    made = {
+        name: _build_recorder(config, env, FAILED_SUFFIX if name == "failed" else "", None, shard)
+        for name, shard in shards.items()
+    }
+    return Recorders(made.get("demos"), made.get("failed"))
+
+
 def build_recorders(config: RunConfig, env: MimicEnv, settled: Settled | None = None) -> Recorders:
     """The recorder of the dataset, and with save_failed a second one at `<root>_failed`; none for recorder=none.
 
@@ -242,18 +260,22 @@ def build_recorders(config: RunConfig, env: MimicEnv, settled: Settled | None = 
     return Recorders(demos, _build_recorder(config, env, FAILED_SUFFIX, None if settled is None else settled.failed))
 
 
-def _build_recorder(config: RunConfig, env: MimicEnv, suffix: str, resume: int | None) -> Recorder:
+def _build_recorder(
+    config: RunConfig, env: MimicEnv, suffix: str, resume: int | None, shard: Shard | None = None
+) -> Recorder:
     return build_component(
         config,
         "recorder",
         RECORDER_RUN_KEYS,
-        root=check_dataset_root(config, suffix),
+        # A shard's is another process's business.
+        root=config.dataset.root if shard is not None else check_dataset_root(config, suffix),
         repo_id=config.dataset.repo_id + suffix,
         fps=env.fps,
         features={**env.observation_features, "action": env.action_feature},
         use_videos=config.dataset.use_videos,
         overwrite=config.dataset.overwrite,
         resume=resume,
+        shard=shard,
         robot_type="_".join(env.eef_names),
         # Only what is the same for every num_envs and recorder: the dataset is, too.
         run_info={"mimicpipe": __version__, **{k: config.task[k] for k in ("name", "variant")}, "seed": config.seed},
@@ -267,17 +289,23 @@ def build_run_state(
     recorders: Recorders,
     on_outcome: OnOutcome,
     selector: IdleTimingSelector,
+    share: Share | None = None,
 ) -> RunState:
-    """The run's queues, budget and counters; its clock starts now."""
+    """The run's queues, budget and counters; its clock starts now.
+
+    With a `share`, only its attempts are made, and another process sees to the limits that all shares have together.
+    """
+    limits = BudgetLimits(config.num_demos, config.max_attempts, config.max_failures)
     return RunState(
         env,
-        BudgetLimits(config.num_demos, config.max_attempts, config.max_failures),
+        limits if share is None else BudgetLimits(config.num_demos),
         RunOptions(
             seed=config.seed,
             hold_steps=config.task["hold_steps"],
             max_episode_steps=config.task["max_episode_steps"],
             strict=config.strict,
             stall_timeout_s=config.stall_timeout_s,
+            errors_in_a_row=ERRORS_IN_A_ROW if share is None else None,
         ),
         sink=recorders.demos,
         failed_sink=recorders.failed,
@@ -287,6 +315,7 @@ def build_run_state(
         watcher=pool if isinstance(pool, GrowingPool) else None,
         perturbation=PerturbationConfig(**config.generator["perturbation"]),
         frame_columns=next((r.frame_columns for r in recorders.all() if r.frame_columns is not None), None),
+        share=share or ALL_ATTEMPTS,
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any, cast
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from mimicpipe.cluster_config import CLUSTER_SCHEMAS, ClusterConfig, check_cluster
 from mimicpipe.errors import ConfigError
 from mimicpipe.generator_config import GENERATOR_SCHEMAS, ConstraintConfig, GeneratorConfig, check_generator
 from mimicpipe.isaaclab_config import ISAACLAB_ENV, ISAACLAB_TASK, check_isaaclab, check_isaaclab_task
@@ -225,6 +226,7 @@ class RunConfig:
     pool: dict[str, Any] = field(default_factory=dict)
     recorder: dict[str, Any] = field(default_factory=dict)
     tracker: dict[str, Any] = field(default_factory=dict)
+    cluster: dict[str, Any] = field(default_factory=lambda: asdict(ClusterConfig()))
     dataset: DatasetConfig = field(default_factory=DatasetConfig)
     num_demos: int = within(1, 2**53 - 1, 100)
     max_attempts: int | None = at_least(1, None)
@@ -255,6 +257,7 @@ GROUPS: dict[str, type] = {
     "pool": PoolConfig,
     "recorder": RecorderConfig,
     "tracker": TrackerConfig,
+    "cluster": ClusterConfig,
 }
 """Base schema of each group."""
 
@@ -263,7 +266,7 @@ OmegaConf.register_new_resolver("given", lambda *values: next((v for v in values
 
 KINEMATIC_ENV = "mimicpipe.envs.kinematic.KinematicEnv"
 MUJOCO_WARP_ENV = "mimicpipe.envs.mujoco_warp.env.MujocoWarpEnv"
-SCHEMAS: dict[str | None, type] = {
+SCHEMAS: dict[str, type] = {
     "mimicpipe.envs.mujoco.env.MujocoEnv": MujocoEnvConfig,
     MUJOCO_WARP_ENV: MujocoWarpEnvConfig,
     KINEMATIC_ENV: KinematicEnvConfig,
@@ -272,6 +275,7 @@ SCHEMAS: dict[str | None, type] = {
     **GENERATOR_SCHEMAS,
     **PLANNER_SCHEMAS,
     **POOL_SCHEMAS,
+    **CLUSTER_SCHEMAS,
     "mimicpipe.recorders.lerobot.LeRobotRecorder": LeRobotRecorderConfig,
     "mimicpipe.recorders.async_lerobot.AsyncLeRobotRecorder": AsyncRecorderConfig,
     "mimicpipe.recorders.sharded.ShardedRecorder": ShardedRecorderConfig,
@@ -279,15 +283,16 @@ SCHEMAS: dict[str | None, type] = {
     "mimicpipe.recorders.none.NullRecorder": RecorderConfig,
     "mimicpipe.trackers.wandb.WandbTracker": WandbTrackerConfig,
     "mimicpipe.trackers.tensorboard.TensorboardTracker": TrackerConfig,
-    None: TrackerConfig,
 }
 """Complete schema of each class that comes with mimicpipe, apart from tasks; one of your own needs none."""
 _TASKS = "mimicpipe.envs.tasks."
 
 
-def schema_of(target: str | None) -> type | None:
-    """Complete schema of a class that comes with mimicpipe, by its path; all tasks have the same. None: not ours."""
-    return TaskConfig if target is not None and target.startswith(_TASKS) else SCHEMAS.get(target)
+def schema_of(group: str, target: str | None) -> type | None:
+    """Complete schema of a group's class that comes with mimicpipe, by its path, or of no class. None: not ours."""
+    if target is None or target.startswith(_TASKS):
+        return GROUPS[group]
+    return SCHEMAS.get(target)
 
 
 TASK_RUN_KEYS = tuple(f.name for f in fields(TaskConfig) if f.name not in ("_target_", "_convert_", "variant"))
@@ -317,7 +322,7 @@ def check(cfg: DictConfig) -> RunConfig:
         if not isinstance(node, dict):
             raise ConfigError(f"{group}={show(node)}: a run needs one; choose it with {group}=<option>")
         _check_targets(group, node, allowed if isinstance(allowed, list) else [])
-        schema = schema_of(node.get("_target_"))
+        schema = schema_of(group, node.get("_target_"))
         known = schema is not None and issubclass(schema, base)
         plain[group] = conform(schema if schema is not None and known else base, node, group, closed=known)
     run = conform(RunConfig, plain)
@@ -330,6 +335,7 @@ def check(cfg: DictConfig) -> RunConfig:
     check_isaaclab(run, is_allowed)
     check_planner(run)
     check_pool(run)
+    check_cluster(run)
     run["dataset"] = DatasetConfig(**run["dataset"])
     return RunConfig(**run)
 

@@ -33,5 +33,9 @@ class StallError(MimicpipeError):
     """No simulator step within `stall_timeout_s`; carries the watchdog's report."""
 
 
+class ClusterError(MimicpipeError):
+    """Workers that cannot be had, or one that was lost too often, or has failed; names it."""
+
+
 class RequestError(ValueError):
     """A generator's queue request that cannot be served (wrong slot, shape, dtype, device or a non-finite value)."""

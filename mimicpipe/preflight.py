@@ -3,9 +3,11 @@
 import ctypes
 import re
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from mimicpipe.cluster_config import RAY_CLUSTER
 from mimicpipe.config import MUJOCO_WARP_ENV, RunConfig
 from mimicpipe.datagen.constraints import check_constraints, parse_constraints
 from mimicpipe.envs.isaaclab import extra as isaaclab
@@ -36,6 +38,11 @@ def check_machine(config: RunConfig) -> None:
         extra.check_installed()
     if config.env["_target_"] == ISAACLAB_ENV:
         isaaclab.check_installed()
+    if config.cluster["_target_"] == RAY_CLUSTER and find_spec("ray") is None:
+        raise ConfigError(
+            "cluster=ray: needs the extra cluster (ray not installed); get it with `make cluster` or "
+            "pip install -e '.[cluster]', or use cluster=none"
+        )
     _check_device("env.device", config.env["device"])
     if config.generator["_target_"] == POLICY_GENERATOR:
         _check_policy(config.generator)

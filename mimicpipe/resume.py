@@ -10,21 +10,25 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from mimicpipe.config import RunConfig, check
 from mimicpipe.errors import ConfigError
 from mimicpipe.pool_config import GROWING_POOL
+from mimicpipe.recorders.layout import BY_ATTEMPT
 from mimicpipe.recorders.staged import StagedRun
 from mimicpipe.recorders.staging_area import has_base, is_published, put_back, staged_logs, staging_path
+
+if TYPE_CHECKING:
+    from mimicpipe.pipeline.telemetry import Counters
 
 Row = dict[str, Any]
 """A row of attempts.jsonl."""
 
 _PREFIX = "resume="
-_MAY_CHANGE = {"env": ("num_envs", "threads"), "recorder": None, "tracker": None}
+_MAY_CHANGE = {"env": ("num_envs", "threads"), "recorder": None, "tracker": None, "cluster": None}
 """Keys of groups that may be others than before: the dataset does not depend on them."""
 ENDED = ("num_demos", "max_attempts", "max_failures")
 """Why a run ends of which nothing is left to do."""
@@ -69,7 +73,13 @@ def check_resumed(config: RunConfig) -> None:
     saved = OmegaConf.load(folder / ".hydra" / "config.yaml")
     assert isinstance(saved, DictConfig)
     saved.setdefault("resume", None)
-    before, now = _relevant(check(saved)), _relevant(config)
+    saved.setdefault("cluster", {})
+    was = check(saved)
+    if was.cluster["_target_"] != config.cluster["_target_"]:
+        raise ConfigError(
+            f"resume={folder}: what several workers have staged is not what one process has; leave cluster as it was"
+        )
+    before, now = _relevant(was), _relevant(config)
     for key in sorted(before.keys() | now.keys()):
         if before.get(key) != now.get(key):
             raise ConfigError(
@@ -135,6 +145,14 @@ class Settled:
             count += 1
         return count
 
+    def count(self, counters: "Counters") -> None:
+        """Let a run's counters begin with these attempts."""
+        counters.episodes_committed = self.demos
+        counters.frames_committed = sum(row["length"] for row in self.rows if row["episode_index"] is not None)
+        counters.errors_in_a_row = self.errors_in_a_row
+        for row in self.rows:
+            counters.reasons[row["reason"]] = counters.reasons.get(row["reason"], 0) + 1
+
 
 def settled_attempts(attempts: Path, root: Path, failed_root: Path | None, overwrite: bool = False) -> Settled:
     """The attempts, from the first, whose outcome is written down and whose episode, if it has one, is durable.
@@ -187,7 +205,12 @@ class _Durable:
         self.base: Episodes = {}
         if has_base(root) or (len(staged) == 0 and root.exists()):
             self.base = _published(root, overwrite)
-        self.episodes = self.base | {meta["attempt"]: (meta["index"], meta["seed"]) for meta in staged.metas}
+        by_attempt = staged.header is not None and staged.header.get("order") == BY_ATTEMPT
+        self.episodes = self.base | {
+            # Of several workers' episodes only the order is known; it is the dataset's as far as none is missing.
+            meta["attempt"]: (len(self.base) + place if by_attempt else meta["index"], meta["seed"])
+            for place, meta in enumerate(staged.metas)
+        }
 
     def forget_base(self) -> None:
         """The dataset does not count."""
@@ -220,11 +243,13 @@ def _settled_rows(known: dict[int, Row], places: Sequence[_Durable]) -> list[Row
         attempt, seed = len(rows), row["seed"]
         if row["success"] and demos.get(attempt) != (row["episode_index"], seed):
             break
-        if failed is not None and _is_recorded_failure(row) and failed.get(attempt, (0, None))[1] != seed:
+        recorded = is_recorded_failure(row["success"], row["length"], row["reason"])
+        if failed is not None and recorded and failed.get(attempt, (0, None))[1] != seed:
             break
         rows.append(row)
     return rows
 
 
-def _is_recorded_failure(row: Row) -> bool:
-    return not row["success"] and row["length"] > 0 and row["reason"] != "nonfinite"
+def is_recorded_failure(success: bool, length: int, reason: str) -> bool:
+    """Whether an attempt has an episode in the dataset of failed attempts, where there is one."""
+    return not success and length > 0 and reason != "nonfinite"

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,14 +27,20 @@ from mimicpipe.signals import EXIT_CODES, leave_at_once, noted_signals, stop_on_
 if TYPE_CHECKING:  # heavy: imported once the config is known to be good
     from mimicpipe.build import Recorders
     from mimicpipe.envs.base import MimicEnv
+    from mimicpipe.pipeline.budget import Budget
     from mimicpipe.pipeline.run_state import RunState
+    from mimicpipe.pipeline.telemetry import Counters
+    from mimicpipe.recorders.finalizing import Finalizable
     from mimicpipe.report.attempts import AttemptsLog
-    from mimicpipe.report.sample import EpisodeSample
+    from mimicpipe.report.sample import EpisodeSample, Take
     from mimicpipe.report.series import Series
     from mimicpipe.resume import Settled
     from mimicpipe.trackers.composite import CompositeTracker
 
 _log = logging.getLogger("mimicpipe")
+
+_TRACKED = ("exit_reason", "wall_s", "counts", "rates", "stage_s", "bottleneck", "bottleneck_proof", "config_hash")
+"""Of run.json, what trackers are told at the end."""
 
 
 def run_job(cfg: DictConfig) -> None:
@@ -48,7 +54,8 @@ def run_job(cfg: DictConfig) -> None:
     """
     with noted_signals() as seen:
         context = HydraConfig.get()
-        job = Job(check(cfg), Path(context.runtime.output_dir), dict(context.runtime.choices), seen)
+        config = check(cfg)
+        job = _kind_of_job(config)(config, Path(context.runtime.output_dir), dict(context.runtime.choices), seen)
         try:
             check_machine(job.config)
             reason = job.run()
@@ -66,6 +73,14 @@ def run_job(cfg: DictConfig) -> None:
         job.report(reason, exit_code)
     if exit_code and (context.mode == RunMode.RUN or (exit_code in EXIT_CODES.values() and _is_in_process(context))):
         raise SystemExit(exit_code)  # alone, too: Hydra would add a line of its own to another exception
+
+
+def _kind_of_job(config: RunConfig) -> "type[Job]":
+    if config.cluster["_target_"] is None:
+        return Job
+    from mimicpipe.cluster.job import ClusterJob
+
+    return ClusterJob
 
 
 def _is_in_process(context: HydraConf) -> bool:
@@ -102,6 +117,8 @@ class Job:
         self.began_s = time.perf_counter()
         self.setup_s = 0.0
         self.state: RunState | None = None
+        self.budget: Budget | None = None
+        self.counters: Counters | None = None
         self.recorders: Recorders | None = None
         self.attempts: AttemptsLog | None = None
         self.trackers: CompositeTracker | None = None
@@ -148,26 +165,25 @@ class Job:
             self.setup_s = time.perf_counter() - self.began_s
             selector = IdleTimingSelector()
             self.state = build.build_run_state(config, env, pool, self.recorders, attempts.settled, selector)
+            self.budget, self.counters = self.state.budget, self.state.counters
             self.sample = EpisodeSample(self.state)
             if settled is not None:
-                self._take_over(self.state, settled)
+                self.budget.resume(settled.outcomes)
+                self._count(settled)
             runner = stack.enter_context(asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)))
             # No gradients anywhere, and torch's bookkeeping for them costs a third of a small operation.
             with torch.inference_mode():
                 reason = runner.run(self._drive(generator, pool))
             attempts.close()
-            self._look_back(env)
+            self._look_back(env, self.sample.takes(self.state.budget.attempts), self.state.clock.wall_s)
             return reason
 
-    def _look_back(self, env: "MimicEnv") -> None:
+    def _look_back(self, env: "MimicEnv", takes: "Sequence[Take]", wall_s: float) -> None:
         """Draw a few episodes, and find out what else report.html shows of them; a failure costs the pictures only."""
         from mimicpipe.report.episodes import look_back
 
-        assert self.state is not None
-        assert self.sample is not None
-        takes = self.sample.takes(self.state.budget.attempts)
         try:
-            self.episodes = look_back(env, takes, self.output_dir, self.state.clock.wall_s, self.config.preview)
+            self.episodes = look_back(env, takes, self.output_dir, wall_s, self.config.preview)
         except Exception as error:  # noqa: BLE001 - the run is over, and its result stands
             _log.warning("report.html is without pictures and paths: %s: %s", type(error).__name__, error)
 
@@ -183,45 +199,49 @@ class Job:
         attempts, root = self.output_dir / "attempts.jsonl", check_dataset_root(config)
         return settled_attempts(attempts, root, failed, config.dataset.overwrite)
 
-    @staticmethod
-    def _take_over(state: "RunState", settled: "Settled") -> None:
-        """Begin where the interrupted run has ended."""
-        counters = state.counters
-        counters.episodes_committed = settled.demos
-        counters.frames_committed = sum(row["length"] for row in settled.rows if row["episode_index"] is not None)
-        counters.errors_in_a_row = settled.errors_in_a_row
-        for row in settled.rows:
-            counters.reasons[row["reason"]] = counters.reasons.get(row["reason"], 0) + 1
-        state.budget.resume(settled.outcomes)
+    def _count(self, settled: "Settled") -> None:
+        """Let the counters begin where the interrupted run has ended."""
+        assert self.counters is not None
+        settled.count(self.counters)
         print(f"resumed at attempt {len(settled.rows)}, with {settled.demos} demos", file=sys.stderr, flush=True)
 
     async def _drive(self, generator: Any, pool: Any) -> str:
-        """Generate with the live view, then finalize the recorders, whatever happened."""
+        """Generate, watched and finalized."""
         from mimicpipe.pipeline.generation import generate
+
+        state = self.state
+        assert state is not None
+        state.on_stuck = self._end_stuck
+        return await self._watched(lambda: generate(state, generator, info_pool=pool))
+
+    def _title(self) -> str:
+        """What runs, in a few words."""
+        title = f"{self.config.task['name']} {self.config.task['variant']}"
+        return title + f", {self.choices.get('env', 'env')} x {self.config.env['num_envs']}"
+
+    async def _watched(self, work: Callable[[], Awaitable[str]]) -> str:
+        """Do the run's work with the live view, stop it on a signal, then finalize the recorders, whatever happened."""
         from mimicpipe.recorders.finalizing import PatientExecutor
         from mimicpipe.report.console import ProgressView
         from mimicpipe.report.sampler import Sampler
         from mimicpipe.report.series import Series
 
-        assert self.state is not None
+        assert self.budget is not None
         assert self.trackers is not None
-        state, loop = self.state, asyncio.get_running_loop()
-        title = f"{self.config.task['name']} {self.config.task['variant']}"
-        title += f", {self.choices.get('env', 'env')} x {self.config.env['num_envs']}"
-        view = ProgressView(title, self.config.num_demos, max_attempts=self.config.max_attempts)
+        budget, loop = self.budget, asyncio.get_running_loop()
+        view = ProgressView(self._title(), self.config.num_demos, max_attempts=self.config.max_attempts)
         self.series = Series(self._snapshot)
         sampler = Sampler(self.series, view, self.trackers)
 
         def stop(reason: str) -> None:
             sampler.phase = f"{reason}: ending; once more aborts"
-            state.budget.stop(reason)
+            budget.stop(reason)
 
         loop.set_default_executor(PatientExecutor())
-        state.on_stuck = self._end_stuck
         with view, stop_on_signal(loop, stop, lambda: view.__exit__(), self.seen):
             sampling = asyncio.create_task(sampler.run(), name="sampler")
             try:
-                reason = await generate(state, generator, info_pool=pool)
+                reason = await work()
             except BaseException:
                 await self._finalize(raising=False)
                 raise
@@ -235,29 +255,33 @@ class Job:
 
     async def _finalize(self, *, raising: bool) -> None:
         """Complete every dataset, off the loop's thread; a failure is logged where another one is on its way."""
-        from mimicpipe.recorders.finalizing import finalize
-
         assert self.state is not None
         assert self.recorders is not None
         self.generated_s = self.state.clock.wall_s
         with self.state.clock.idle_is("record"):
             for name, recorder in self.recorders.named().items():
-                try:
-                    path = await finalize(recorder, self.config.stall_timeout_s)
-                    if path is not None:
-                        self.datasets[name] = path
-                except Exception as error:
-                    if isinstance(error, RecorderError) and error.published is not None:
-                        self.datasets[name] = error.published
-                        self._leave_out(error.missing, demos=name == "demos")
-                    if raising:
-                        raise
-                    _log.error("finalizing the dataset failed, too: %s", error)
+                await self._publish(name, recorder, raising)
+
+    async def _publish(self, name: str, recorder: "Finalizable", raising: bool) -> None:
+        """Complete one dataset."""
+        from mimicpipe.recorders.finalizing import finalize
+
+        try:
+            path = await finalize(recorder, self.config.stall_timeout_s)
+            if path is not None:
+                self.datasets[name] = path
+        except Exception as error:
+            if isinstance(error, RecorderError) and error.published is not None:
+                self.datasets[name] = error.published
+                self._leave_out(error.missing, demos=name == "demos")
+            if raising:
+                raise
+            _log.error("finalizing the dataset failed, too: %s", error)
 
     def _leave_out(self, missing: Mapping[int, int], *, demos: bool) -> None:
         """Episodes that were committed, but could not be written, do not count."""
-        assert self.state is not None
-        counters = self.state.counters
+        assert self.counters is not None
+        counters = self.counters
         counters.frames_committed -= sum(missing.values())
         if demos and self.attempts is not None:
             counters.episodes_committed -= len(missing)
@@ -308,19 +332,9 @@ class Job:
         record = self.record(reason, exit_code)
         write_json(self.output_dir / "run.json", record)
         if self.trackers is not None:
-            shown = (
-                "exit_reason",
-                "wall_s",
-                "counts",
-                "rates",
-                "stage_s",
-                "bottleneck",
-                "bottleneck_proof",
-                "config_hash",
-            )
-            self.trackers.close({key: record[key] for key in shown}, exit_code)
+            self.trackers.close({key: record[key] for key in _TRACKED}, exit_code)
         self._write_page()
-        if self.state is not None:
+        if self.budget is not None:
             print_summary(record, self.output_dir)
 
     def _write_page(self) -> None:
@@ -341,7 +355,7 @@ class Job:
         from mimicpipe.report.bottleneck import find_bottleneck
         from mimicpipe.report.summary import git_commit, machine, versions
 
-        final, state, config = self.final, self.state, self.config
+        final, budget, counters, config = self.final, self.budget, self.counters, self.config
         stages = {name[5:-2]: seconds for name, seconds in final.items() if name.startswith("time/")}
         recorder = {name[9:]: value for name, value in final.items() if name.startswith("recorder/")}
         rates = {name[11:]: value for name, value in final.items() if name.startswith("throughput/")}
@@ -357,14 +371,14 @@ class Job:
             "setup_s": self.setup_s,
             "wall_s": final.get("wall_s", 0.0),
             "counts": {
-                "attempts": state.budget.attempts if state else 0,
-                "successes": state.budget.successes if state else 0,
-                "failures": state.budget.failures if state else 0,
-                "episodes": state.counters.episodes_committed if state else 0,
-                "frames": state.counters.frames_committed if state else 0,
-                "env_steps": state.counters.env_steps if state else 0,
+                "attempts": budget.attempts if budget else 0,
+                "successes": budget.successes if budget else 0,
+                "failures": budget.failures if budget else 0,
+                "episodes": counters.episodes_committed if counters else 0,
+                "frames": counters.frames_committed if counters else 0,
+                "env_steps": counters.env_steps if counters else 0,
             },
-            "reasons": dict(state.counters.reasons) if state else {},
+            "reasons": dict(counters.reasons) if counters else {},
             "rates": rates,
             "stage_s": stages,
             "bottleneck": bottleneck.stage if bottleneck else None,

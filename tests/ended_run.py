@@ -18,7 +18,7 @@ RUN = Path(__file__).parents[1] / "run.py"
 
 def main():
     number, left = signal.Signals[sys.argv[1]], int(sys.argv[2])
-    write = AttemptsLog._write
+    write = AttemptsLog.write
 
     def counting(self, outcome):
         nonlocal left
@@ -28,7 +28,7 @@ def main():
             os.kill(os.getpid(), number)
 
     sys.argv = [str(RUN), *sys.argv[3:]]
-    with patch.object(AttemptsLog, "_write", counting):
+    with patch.object(AttemptsLog, "write", counting):
         runpy.run_path(str(RUN), run_name="__main__")
 
 

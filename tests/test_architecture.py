@@ -22,13 +22,14 @@ LAYERS = (
         "planner_config",
         "pool_config",
         "isaaclab_config",
+        "cluster_config",
         "config",
     },
     {"pipeline"},
     {"datagen"},
     {"recorders", "pools", "envs", "planners"},
     {"trackers", "report", "convert"},
-    {"preflight", "signals", "build", "resume", "runner", "cli", "local_page"}
+    {"preflight", "signals", "build", "resume", "runner", "cli", "cluster", "local_page"}
     | {"collect", "annotate", "training", "tools"},
 )
 HEAVY = {"torch", "lerobot", "wandb", "mujoco", "tensorboard", "h5py", "matplotlib", "datasets", "pandas", "av"}

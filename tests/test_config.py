@@ -75,6 +75,7 @@ def test_the_defaults_are_the_contract():
         "pool": "hdf5",
         "recorder": "async",
         "tracker": "wandb",
+        "cluster": "none",
         "experiment": None,
     }
 
@@ -82,7 +83,7 @@ def test_the_defaults_are_the_contract():
 @pytest.mark.parametrize(("group", "name"), COMPONENTS)
 def test_every_option_has_a_closed_schema_and_names_every_key(group, name):
     yaml_keys = set(node(group, name))
-    schema: Any = schema_of(node(group, name)["_target_"])
+    schema: Any = schema_of(group, node(group, name)["_target_"])
     assert issubclass(schema, GROUPS[group])
     assert yaml_keys == {field.name for field in dataclasses.fields(schema)}
 

@@ -178,3 +178,21 @@ def test_the_driver_agrees_with_torch():
 
     count = preflight.cuda_device_count()
     assert (count or 0) == torch.cuda.device_count()
+
+
+def test_a_cluster_needs_ray(monkeypatch):
+    monkeypatch.setattr(preflight, "find_spec", lambda name: None)
+    assert "needs the extra cluster (ray not installed); get it with `make cluster` or pip" in fault("cluster=ray")
+    assert jobs("cluster=none")
+
+
+def test_what_workers_cannot_share_is_refused(monkeypatch):
+    monkeypatch.setattr(preflight, "find_spec", lambda name: object())
+    assert jobs("cluster=ray", "cluster.num_workers=3")[0].config.cluster["num_workers"] == 3
+    assert "with pool=growing an attempt depends on those before it" in fault("cluster=ray", "pool=growing")
+    assert "recorder=sync writes the dataset itself, so workers cannot share it" in fault(
+        "cluster=ray", "recorder=sync"
+    )
+    assert "env.device=cuda: a worker sees the GPUs that Ray reserves" in fault("cluster=ray", "env.device=cuda")
+    assert "cluster.num_workers=0: expected an integer >= 1" in fault("cluster=ray", "cluster.num_workers=0")
+    assert "cluster.num_worker: no such key" in fault("cluster=ray", "+cluster.num_worker=2")

@@ -60,7 +60,10 @@ async def run_batch_generator(generator: BatchGenerator, run: RunState) -> None:
             run.board.park_all(free)
             running += len(begun)
             if not running and not len(sitting.slots):
-                return
+                if not run.budget.on_hold:
+                    return
+                await run.budget.changed()
+                continue
             ended, errors = await served.wait()
             if run.over:
                 return

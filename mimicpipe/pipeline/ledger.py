@@ -50,7 +50,7 @@ class Ledger:
         sink: EpisodeSink | None,
         failed_sink: EpisodeSink | None,
         on_outcome: OnOutcome,
-        max_errors: int,
+        max_errors: int | None,
     ) -> None:
         self._budget = budget
         self._clock = clock
@@ -88,17 +88,12 @@ class Ledger:
         async with self._draining:
             while (index := self._budget.settle()) is not None:
                 outcome, episode = self._pending.pop(index)
-                self._note(outcome)
+                count_reason(self._counters, outcome)
                 if episode is not None:
                     await self._commit(outcome, episode)
                 self._on_outcome(outcome)
-                if self._counters.errors_in_a_row >= self._max_errors:
+                if self._max_errors is not None and self._counters.errors_in_a_row >= self._max_errors:
                     self._budget.stop(ERRORS)
-
-    def _note(self, outcome: Outcome) -> None:
-        counters, reasons = self._counters, self._counters.reasons
-        reasons[outcome.reason] = reasons.get(outcome.reason, 0) + 1
-        counters.errors_in_a_row = counters.errors_in_a_row + 1 if outcome.reason.startswith("error:") else 0
 
     def _count(self, outcome: Outcome, episode: Episode) -> None:
         if outcome.success:
@@ -123,3 +118,9 @@ class Ledger:
                 raise
             self.committing = None
         self._count(outcome, episode)
+
+
+def count_reason(counters: Counters, outcome: Outcome) -> None:
+    """Count the next settled attempt by its reason."""
+    counters.reasons[outcome.reason] = counters.reasons.get(outcome.reason, 0) + 1
+    counters.errors_in_a_row = counters.errors_in_a_row + 1 if outcome.reason.startswith("error:") else 0

@@ -358,7 +358,7 @@ async def env_loop(run: RunState) -> None:
         if board.num_parked == board.num_envs:
             if board.release():
                 await asyncio.sleep(0)
-            elif board.num_away:
+            elif board.num_away or budget.on_hold:
                 run.clock.switch("plan")
                 await board.someone_is_back()
             elif not await budget.changed() and budget.stop_reason is None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mimicpipe.errors import RequestError, StallError
-from mimicpipe.pipeline.budget import Budget, BudgetLimits
+from mimicpipe.pipeline.budget import ALL_ATTEMPTS, Budget, BudgetLimits, Share
 from mimicpipe.pipeline.checks import RequestChecks
 from mimicpipe.pipeline.ends import Ints, PlanEnds
 from mimicpipe.pipeline.episode import Attempt, Episode, Outcome
@@ -53,6 +53,8 @@ class RunOptions:
     """Without a step for this long the run fails with a report."""
     task_description: str = ""
     """Language instruction; empty is the env's own."""
+    errors_in_a_row: int | None = ERRORS_IN_A_ROW
+    """Give up after this many attempts per slot that do nothing but raise; None: somebody else sees to that."""
 
 
 def _both(watcher: EpisodeWatcher | None, on_outcome: OnOutcome) -> OnOutcome:
@@ -85,6 +87,7 @@ class RunState:
         frame_columns: FrameColumns | None = None,
         perturbation: PerturbationConfig | None = None,
         watcher: EpisodeWatcher | None = None,
+        share: Share = ALL_ATTEMPTS,
     ) -> None:
         n, device = env.num_envs, env.device
         self.env = env
@@ -92,7 +95,7 @@ class RunState:
         self.clock = StageClock(selector)
         self.counters = Counters()
         self.board = SlotBoard(n, device)
-        self.budget = Budget(limits, on_stop=self.board.stop)
+        self.budget = Budget(limits, on_stop=self.board.stop, share=share)
         self.reset_queue = RequestQueue("env_reset_queue", self.board, lock=lock)
         checks = RequestChecks(device, env.action_dim, env.eef_names, env.gripper_dim, env.noise_dim)
         self.action_queue = ActionQueue(self.board, checks, lock=lock)
@@ -105,7 +108,7 @@ class RunState:
             sink,
             failed_sink,
             _both(watcher, on_outcome),
-            max_errors=ERRORS_IN_A_ROW * n,
+            max_errors=None if options.errors_in_a_row is None else options.errors_in_a_row * n,
         )
         self.playheads = Playheads(n, env.eef_names, env.gripper_dim, env.noise_dim, device)
         self.rollout = RolloutBuffer(n, device) if sink is not None or failed_sink is not None else None
@@ -165,7 +168,7 @@ class RunState:
         indices = self.budget.take_nowait(len(slots))
         given = slots[: len(indices)]
         if len(given):
-            numbers = np.arange(indices.start, indices.stop)
+            numbers = np.arange(indices.start, indices.stop, indices.step)
             self._begin(given, numbers, attempt_seeds(self.options.seed, numbers))
         return given
 

@@ -87,6 +87,8 @@ class SlotBoard:
             self.num_parked -= 1
             self._active_ids = None
         self.think(slot)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def park_all(self, slots: Ints) -> None:
         """As `park`, of slots (K,)."""
@@ -105,6 +107,8 @@ class SlotBoard:
             self.num_parked -= len(parked)
             self._active_ids = None
         self.think_all(slots)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def leave(self, slot: int) -> None:
         """The slot waits for something slow, which the others need not wait for; its state stands still meanwhile."""
@@ -115,12 +119,10 @@ class SlotBoard:
         """The slot goes on with its attempt."""
         self.num_away -= 1
         self.unpark(slot)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
     async def someone_is_back(self) -> None:
-        """Wait while every slot is parked or away, or until the run ends."""
-        while self.num_away and self.num_parked == self.num_envs and not self._over:
+        """Where every slot is parked or away: wait until one changes that, or the run ends."""
+        if self.num_parked == self.num_envs and not self._over:
             await self._wait()
 
     async def _wait(self) -> None:

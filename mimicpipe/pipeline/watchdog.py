@@ -25,7 +25,7 @@ class Watchdog:
     """Calls `on_stall(StallError)` once, from its own thread, after `stall_timeout_s` without progress.
 
     Progress is a step, an episode that a recorder has taken, or a slot that comes back from where it was away: what is
-    slow but lives holds the simulator up, and is no stall.
+    slow but lives holds the simulator up, and is no stall. Nor is a run that is allowed no more attempts for now.
 
     If the run has not ended some seconds later, the event loop itself is blocked, and nothing that runs on it can end
     it: `on_stuck`, if given, is called with the same error.
@@ -59,14 +59,14 @@ class Watchdog:
     def _watch(self) -> None:
         timeout, seen = self._run.options.stall_timeout_s, self._progress()
         while not self._stop.wait(timeout):
-            if self._progress() == seen:
+            if self._progress() == seen and not self._run.budget.on_hold:
                 self._report()
                 return
             seen = self._progress()
 
-    def _progress(self) -> tuple[int, int, int]:
+    def _progress(self) -> tuple[int | None, ...]:
         counters = self._run.counters
-        return counters.batch_steps, counters.frames_committed, self._run.returns
+        return counters.batch_steps, counters.frames_committed, self._run.returns, self._run.budget.allowed
 
     def _report(self) -> None:
         error = StallError(stall_report(self._run, self._loop, self._loop_thread))

@@ -22,6 +22,7 @@ from mimicpipe.recorders.episode_rows import Row, episode_row
 from mimicpipe.recorders.features import CAMERA_DTYPES, check_columns, check_features, check_task, with_annotations
 from mimicpipe.recorders.lerobot_storage import DatasetSpec, describe
 from mimicpipe.recorders.payload import EefPoseFn, episodes_of_slot, recordable_ids
+from mimicpipe.recorders.shard import Shard
 from mimicpipe.recorders.staging import check_repo_id, check_root
 
 
@@ -56,6 +57,8 @@ class DatasetRecorder(Recorder):
         run_info: anything JSON knows; kept in meta/mimicpipe.json.
         instruction: task text of episodes taken from an environment whose metadata has none.
         resume: how many durable episodes of an interrupted run, from the first one, are kept; None: a new run.
+        shard: stage the episodes there, numbered by their attempts, and leave the dataset to the process that holds
+            `root`; not every recorder can.
 
     Raises:
         ConfigError: a value above that cannot be; names it, the reason and what is valid.
@@ -80,6 +83,7 @@ class DatasetRecorder(Recorder):
         run_info: Mapping[str, Any] | None = None,
         instruction: str | None = None,
         resume: int | None = None,
+        shard: Shard | None = None,
     ) -> None:
         check_count("fps", fps, minimum=1)
         check_count("image_writer_threads", image_writer_threads, minimum=0)
@@ -88,8 +92,11 @@ class DatasetRecorder(Recorder):
             json.dumps(run_info)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"run_info: {error}") from None
+        if shard is None:  # else it is another process's, which has checked it
+            root = check_root(root, overwrite, resume is not None)
+        self._shard = shard
         self._spec = DatasetSpec(
-            root=_check_video_path(check_root(root, overwrite, resume is not None), features, use_videos),
+            root=_check_video_path(Path(root), features, use_videos),
             repo_id=check_repo_id(repo_id),
             fps=fps,
             features=dict(features),

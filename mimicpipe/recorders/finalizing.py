@@ -6,9 +6,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from mimicpipe.errors import StallError
-from mimicpipe.recorders.base import Recorder
 
 _BUSY = 0.01
 """Share of a processor from which on the finalizing thread counts as working; one that polls uses less."""
@@ -16,6 +16,18 @@ _LOOKS = 4
 """How often signs of life are looked for within the timeout."""
 _QUEUE_STATS = ("queue_size", "queue_bytes", "mb_per_s")
 """What changes when a writer has written something."""
+
+
+class Finalizable(Protocol):
+    """What completes a dataset: a recorder, for one."""
+
+    def finalize(self) -> Path | None:
+        """As `Recorder.finalize`."""
+        ...
+
+    def stats(self) -> dict[str, float]:
+        """As `Recorder.stats`."""
+        ...
 
 
 class PatientExecutor(ThreadPoolExecutor):
@@ -37,7 +49,7 @@ class PatientExecutor(ThreadPoolExecutor):
 class _Life:
     """Signs of life of a recorder that is being finalized."""
 
-    recorder: Recorder
+    recorder: Finalizable
     thread: int | None = None
     at: float = 0.0
     cpu_s: float = 0.0
@@ -58,7 +70,7 @@ def _cpu_s(thread: int) -> float:
     return time.clock_gettime(time.pthread_getcpuclockid(thread))
 
 
-async def finalize(recorder: Recorder, stall_timeout_s: float) -> Path | None:
+async def finalize(recorder: Finalizable, stall_timeout_s: float) -> Path | None:
     """`recorder.finalize()`; slow work has no limit, as long as there is a sign of it.
 
     Raises:

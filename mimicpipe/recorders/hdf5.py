@@ -9,6 +9,7 @@ from torch import Tensor
 from mimicpipe.envs.base import Feature
 from mimicpipe.recorders.hdf5_columns import check_hdf5_features, datagen_columns, with_datagen
 from mimicpipe.recorders.layout import HDF5
+from mimicpipe.recorders.shard import Shard
 from mimicpipe.recorders.sharded import ShardedRecorder
 from mimicpipe.recorders.staged_storage import StagedStorage, plain_features
 
@@ -38,8 +39,8 @@ class Hdf5Recorder(ShardedRecorder):
     Args:
         root: folder of the file; it must not exist, unless `overwrite`.
         repo_id: checked, as the other recorders do; the layout has no place for it.
-        fps, features, robot_type, overwrite, run_info, instruction, resume: as `DatasetRecorder`; a camera's frames may
-            have any size and any number of channels.
+        fps, features, robot_type, overwrite, run_info, instruction, resume, shard: as `DatasetRecorder`; a camera's
+            frames may have any size and any number of channels.
         image_writer_threads, async_queue_maxsize, max_queue_bytes, workers, worker_timeout_s: as `ShardedRecorder`.
 
     Raises:
@@ -68,6 +69,7 @@ class Hdf5Recorder(ShardedRecorder):
         run_info: Mapping[str, Any] | None = None,
         instruction: str | None = None,
         resume: int | None = None,
+        shard: Shard | None = None,
         async_queue_maxsize: int = 0,
         max_queue_bytes: int | None = None,
         workers: int = 0,
@@ -85,6 +87,7 @@ class Hdf5Recorder(ShardedRecorder):
             run_info=run_info,
             instruction=instruction,
             resume=resume,
+            shard=shard,
             async_queue_maxsize=async_queue_maxsize,
             max_queue_bytes=max_queue_bytes,
             workers=workers,

@@ -16,6 +16,8 @@ HDF5 = "hdf5"
 """`layout` of a header whose episodes are to become an HDF5 file; LeRobot's has none."""
 CONVERSION = "conversion"
 """`layout` of a header whose episodes `mimicpipe.convert` writes into an HDF5 file."""
+BY_ATTEMPT = "attempt"
+"""`order` of a header whose episodes have their attempts as indices; otherwise these are the order of the commits."""
 HDF5_NAME = "demos.hdf5"
 """Of the file in such a dataset's folder."""
 CAMERAS = ("image", "video", "zlib")

@@ -49,6 +49,8 @@ class LeRobotRecorder(DatasetRecorder):
             raise ConfigError(f"record_eef_observation: needs an eef_pose_fn and a feature {EEF_FEATURE!r}")
         if dataset.get("resume"):
             raise ConfigError("resume: recorder=sync cannot go on with a dataset; take recorder=async for the rest")
+        if dataset.get("shard") is not None:
+            raise ConfigError("cluster: recorder=sync stages nothing, so it cannot share a dataset; use recorder=async")
         super().__init__(root, repo_id, fps, features, **dataset)
         self._eef_pose_fn = eef_pose_fn if record_eef_observation else None
         self._storage = LeRobotStorage(self._spec)

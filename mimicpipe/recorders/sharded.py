@@ -30,7 +30,7 @@ _GROUP_EPISODES, _GROUP_BYTES = 256, 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A checked episode and its place in the dataset."""
+    """A checked episode and its index."""
 
     commit: Commit
     index: int
@@ -114,7 +114,7 @@ class ShardedRecorder(DatasetRecorder):
             video_files_size_in_mb=video_files_size_in_mb,
         )
         resume: int | None = dataset.get("resume")
-        self._staged = self._storage_class(self._spec, self._settings, resume)
+        self._staged = self._storage_class(self._spec, self._settings, resume, self._shard)
         self._resumed = resume or 0
         self._queue: BoundedQueue[_Job] = BoundedQueue(async_queue_maxsize, max_queue_bytes or 0)
         self._threads: list[threading.Thread] = []
@@ -134,7 +134,7 @@ class ShardedRecorder(DatasetRecorder):
             if commit is None:
                 return
             self._start_writers()
-            job = _Job(commit, self._next_index, episode.nbytes)
+            job = _Job(commit, self._index_of(episode), episode.nbytes)
             self._next_index += 1
         self._queue.put(job, episode.nbytes)
 
@@ -145,9 +145,13 @@ class ShardedRecorder(DatasetRecorder):
             if commit is None:
                 return True
             self._start_writers()
-            taken = self._queue.try_put(_Job(commit, self._next_index, episode.nbytes), episode.nbytes)
+            taken = self._queue.try_put(_Job(commit, self._index_of(episode), episode.nbytes), episode.nbytes)
             self._next_index += taken
             return taken
+
+    def _index_of(self, episode: Episode) -> int:
+        """Of the next episode to commit: its place in the dataset, or, in a shard, its attempt."""
+        return self._next_index if self._shard is None else episode.outcome.attempt
 
     @property
     def async_stats(self) -> dict[str, float]:

@@ -17,9 +17,10 @@ from mimicpipe.recorders.continued import ContinuedRun
 from mimicpipe.recorders.episode_rows import Row
 from mimicpipe.recorders.episode_writer import EpisodeWriter
 from mimicpipe.recorders.features import TEXT_DTYPE, lerobot_features, with_annotations
-from mimicpipe.recorders.layout import FORMAT, PackedEpisode, columns_of
+from mimicpipe.recorders.layout import BY_ATTEMPT, FORMAT, PackedEpisode, columns_of
 from mimicpipe.recorders.lerobot_storage import DatasetSpec, describe
 from mimicpipe.recorders.remote_writer import RemoteWriter
+from mimicpipe.recorders.shard import Shard
 from mimicpipe.recorders.staging_area import StagingArea, count_staged
 
 
@@ -46,10 +47,14 @@ class StagedStorage:
         settings: how it is written.
         kept: of a run that is gone on with, how many of its episodes count; they are in its logs, or in the dataset
             that it has published. None: a new run.
+        shard: where to stage, if another process holds the folder and assembles.
     """
 
-    def __init__(self, spec: DatasetSpec, settings: StagingSettings, kept: int | None = None) -> None:
+    def __init__(
+        self, spec: DatasetSpec, settings: StagingSettings, kept: int | None = None, shard: Shard | None = None
+    ) -> None:
         self._spec = spec
+        self._shard = shard
         self._kept = kept
         self._settings = settings
         self._lock = threading.Lock()
@@ -64,12 +69,16 @@ class StagedStorage:
             OSError: it cannot be made.
         """
         with self._lock:
-            if self._area is not None:
+            if self._header:
                 return
-            self._header = self._described(columns)
-            self._area = StagingArea(self._spec.root, clear=self._kept is None)
-            if self._kept and count_staged(self._area.folder) == 0:
-                self._area.keep_base()
+            header = self._described(columns)
+            if self._shard is not None:
+                header["order"] = BY_ATTEMPT
+            else:
+                self._area = StagingArea(self._spec.root, clear=self._kept is None)
+                if self._kept and count_staged(self._area.folder) == 0:
+                    self._area.keep_base()
+            self._header = header
 
     def _described(self, columns: Mapping[str, Tensor]) -> dict[str, Any]:
         """The dataset as the header of its logs has it; JSON."""
@@ -88,11 +97,12 @@ class StagedStorage:
 
     def writer(self, number: int) -> EpisodeWriter | RemoteWriter:
         """Writer number 0, 1, ..., after `open`; one for each thread, which writes itself or has a process for it."""
-        assert self._area is not None
-        path, threads = self._area.log(number), self._spec.image_writer_threads
+        threads, place = self._spec.image_writer_threads, self._shard or self._area
+        assert place is not None
         if self._settings.workers == 0:
-            return EpisodeWriter(path, self._header, threads)
-        return RemoteWriter(path, self._header, threads, self._settings.hang_timeout_s, [self._area.lock])
+            return EpisodeWriter(place.log(number), self._header, threads)
+        keep = [] if self._area is None else [self._area.lock]
+        return RemoteWriter(place.log(number), self._header, threads, self._settings.hang_timeout_s, keep)
 
     def pack(self, episode: Episode, row: Row, index: int) -> PackedEpisode:
         """An episode as a writer takes it; its columns are shared, not copied."""
@@ -107,7 +117,9 @@ class StagedStorage:
         )
 
     def publish(self, expected: int, committed: int) -> Path | None:
-        """Assemble the dataset and move it to its place, after the writers are closed; None if there is no episode.
+        """Assemble the dataset and move it to its place, after the writers are closed.
+
+        None if there is no episode, or another process assembles.
 
         Args:
             expected: episodes that were made durable.
@@ -116,7 +128,7 @@ class StagedStorage:
         Raises:
             RecorderError: it failed; what is durable is still in the staging folder, and the error says where.
         """
-        if self._area is None and self._kept:
+        if self._area is None and self._kept and self._shard is None:
             # No episode was missing: there is nothing to write, and maybe nothing to assemble.
             self._area = StagingArea(self._spec.root, clear=False)
             if count_staged(self._area.folder) == 0:
@@ -125,25 +137,8 @@ class StagedStorage:
         area = self._area
         if area is None:
             return None
-        try:
-            run = ContinuedRun(self._spec.root, committed)
-            if len(run) < expected:
-                raise RecorderError(
-                    f"of {expected} durable episodes, {expected - len(run)} are gone: files were removed"
-                )
-            if len(run) == 0 or run.header is None:
-                self.discard()
-                return None
-            assemble(area.begin_assembly(), run.header, run, run.pixels)
-            area.publish(self._spec.overwrite)
-        except Exception as error:
-            self.leave()
-            raise RecorderError(
-                f"{describe(error)}; what is durable is in {area.folder}, and becomes a dataset with "
-                f"'python -m mimicpipe.tools.recover {self._spec.root}'"
-            ) from error
         self._area = None
-        return self._spec.root
+        return publish_staged(area, self._spec.root, self._spec.overwrite, expected, committed)
 
     def discard(self) -> None:
         """Remove everything that has not been published; idempotent."""
@@ -154,12 +149,47 @@ class StagedStorage:
     def leave(self) -> None:
         """Let go of the staging folder with everything durable in it; with nothing in it, remove it. Idempotent."""
         area, self._area = self._area, None
-        if area is None:
-            return
-        if count_staged(area.folder):
-            area.leave()
-        else:
+        if area is not None:
+            leave_staged(area)
+
+
+def publish_staged(area: StagingArea, root: Path, overwrite: bool, expected: int, limit: int) -> Path | None:
+    """Assemble the dataset of what is staged, move it to its place and let go of the folder; None: no episode.
+
+    Args:
+        area: the staging folder.
+        root: the dataset's place.
+        overwrite: replace a dataset that is there.
+        expected: episodes that must be there.
+        limit: episodes count below this index.
+
+    Raises:
+        RecorderError: it failed; what is durable is still in the staging folder, and the error says where.
+    """
+    try:
+        run = ContinuedRun(root, limit)
+        if len(run) < expected:
+            raise RecorderError(f"of {expected} durable episodes, {expected - len(run)} are gone: files were removed")
+        if len(run) == 0 or run.header is None:
             area.discard()
+            return None
+        assemble(area.begin_assembly(), run.header, run, run.pixels)
+        area.publish(overwrite)
+    except Exception as error:
+        leave_staged(area)
+        raise RecorderError(
+            f"{describe(error)}; what is durable is in {area.folder}, and becomes a dataset with "
+            f"'python -m mimicpipe.tools.recover {root}'"
+        ) from error
+    return root
+
+
+def leave_staged(area: StagingArea) -> None:
+    """Let go of a staging folder with everything durable in it; with nothing in it, remove it."""
+    if count_staged(area.folder):
+        area.leave()
+    else:
+        area.discard()
 
 
 def plain_features(features: Mapping[str, Feature], use_videos: bool) -> dict[str, dict[str, Any]]:

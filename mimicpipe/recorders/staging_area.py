@@ -1,6 +1,7 @@
 """The folder beside a dataset's root in which a run makes its episodes durable, and from which they are assembled.
 
     .NAME.staging/lock              held by the run that writes, and by its processes
+                  token, token-000  of a run with several workers: by these they know that they see the same folder
                   episodes-000.log  one segment log for each writer
                   dataset/          the dataset, while it is being assembled
                   assembled         it is complete and on the disk; all that is left is to move it to its place
@@ -29,6 +30,11 @@ def staging_path(root: Path) -> Path:
 def staged_logs(folder: Path) -> list[Path]:
     """The segment logs in a staging folder."""
     return sorted(folder.glob("episodes-*.log"))
+
+
+def log_path(folder: Path, number: int) -> Path:
+    """A segment log in a staging folder."""
+    return folder / f"episodes-{number:03d}.log"
 
 
 def is_published(root: Path) -> bool:
@@ -105,7 +111,7 @@ class StagingArea:
 
     def log(self, number: int) -> Path:
         """Segment log of a writer."""
-        return self.folder / f"episodes-{number:03d}.log"
+        return log_path(self.folder, number)
 
     @property
     def is_assembled(self) -> bool:

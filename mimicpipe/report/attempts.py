@@ -40,14 +40,15 @@ class AttemptsLog:
     def settled(self, outcome: Outcome) -> None:
         """An attempt's outcome is known; an episode that was committed waits for `durable`."""
         if outcome.episode_index is None:
-            self._write(outcome)
+            self.write(outcome)
 
     def durable(self, episode: Episode, episode_index: int) -> None:
         """A recorded episode is safe; called from any thread."""
         episode.outcome.episode_index = episode_index
-        self._write(episode.outcome)
+        self.write(episode.outcome)
 
-    def _write(self, outcome: Outcome) -> None:
+    def write(self, outcome: Outcome) -> None:
+        """An attempt's outcome is known, and its episode, if it has one, is safe; from any thread."""
         text = json.dumps({name: getattr(outcome, name) for name in _FIELDS})
         with self._lock:
             self._in_order &= outcome.attempt > self._latest

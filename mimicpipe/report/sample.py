@@ -64,7 +64,11 @@ class EpisodeSample:
 
     def takes(self, attempts: int) -> list[Take]:
         """Those to show, successes first, of the attempts below `attempts`, which are the ones that count."""
-        return chosen(take for kept in self._kept.values() for take in kept if take.attempt < attempts)
+        return chosen(take for take in self.kept() if take.attempt < attempts)
+
+    def kept(self) -> list[Take]:
+        """All that are kept."""
+        return [take for kept in self._kept.values() for take in kept]
 
 
 def chosen(takes: Iterable[Take]) -> list[Take]:

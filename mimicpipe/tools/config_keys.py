@@ -117,7 +117,7 @@ def _comments(file: Path) -> dict[str, str]:
 
 def _keys_of(file: Path, group: str) -> list[Key]:
     content = _load(file)
-    schema = schema_of(content.get("_target_")) or GROUPS[group]
+    schema = schema_of(group, content.get("_target_")) or GROUPS[group]
     docs = {f"datagen.{name}": text for name, text in field_docs(DataGenConfig).items()} if group == "task" else {}
     return _walk(content, schema, group, _comments(file), docs)
 

@@ -48,6 +48,7 @@ def composed_config(folder: Path) -> RunConfig:
     except OSError:
         raise ConfigError(f"{folder}: no output folder of a run (no run.json with a config, no .hydra/)") from None
     assert isinstance(saved, DictConfig)
+    saved.setdefault("cluster", {})  # of a run from before there was this group
     # Hydra's own resolver knows the job of this process only.
     OmegaConf.register_new_resolver("hydra", lambda key: OmegaConf.select(own, f"hydra.{key}"), replace=True)
     try:
