@@ -36,7 +36,10 @@ class BackgroundThread:
         Raises:
             RuntimeError: a job is still running, or the thread has ended.
         """
-        self.check_free()
+        if self._running:
+            raise RuntimeError("a step is still running; end it before the next")
+        if self._closed:
+            raise RuntimeError("step after close")
         self._running = True
         self._work.put(job)
         # Until this thread waits, the other one cannot have the GIL, which it needs to begin.
@@ -49,13 +52,6 @@ class BackgroundThread:
                 raise error
 
         return end
-
-    def check_free(self) -> None:
-        """Raise RuntimeError where no job can be started now: one is still running, or the thread has ended."""
-        if self._running:
-            raise RuntimeError("a step is still running; end it before the next")
-        if self._closed:
-            raise RuntimeError("step after close")
 
     def close(self) -> None:
         """End the thread, after the job it does; safe to call twice."""

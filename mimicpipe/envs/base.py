@@ -18,6 +18,7 @@ from torch import Tensor
 
 from mimicpipe.datagen.constraints import SubTaskConstraintConfig
 from mimicpipe.datagen.subtask import DataGenConfig, SubTaskConfig
+from mimicpipe.pipeline.protocol import Stretch
 from mimicpipe.rng import Seeds
 
 
@@ -53,23 +54,6 @@ class FrameRenderer(Protocol):
 
     def close(self) -> None:
         """Free what it holds."""
-        ...
-
-
-class Stretch(Protocol):
-    """Several control steps that are over: what they would have shown. R rows, as `MimicEnv.start_stretch` has them."""
-
-    @property
-    def actions(self) -> Tensor:
-        """(R, A) float32: what was done."""
-        ...
-
-    def observe(self) -> dict[str, Tensor]:
-        """As `MimicEnv.observe`, {feature: (R, *shape)}, before the row's action."""
-        ...
-
-    def success(self) -> Tensor:
-        """As `MimicEnv.success`, (R,), after the row's action."""
         ...
 
 

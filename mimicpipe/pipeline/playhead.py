@@ -8,7 +8,6 @@ the plans; only the waypoints are on the device.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -21,17 +20,11 @@ _INITIAL_STEPS = 64
 
 
 @compiled
-def move_on(cursor: Ints, last: Ints, slots: Ints, at: Ints) -> None:
-    """Fill in where slots (K,) stand, `at` (K,), and move their `cursor` (N,) one step, at most to `last` (N,)."""
-    for i in range(len(slots)):
-        slot = slots[i]
-        at[i] = cursor[slot]
-        cursor[slot] = min(cursor[slot] + 1, last[slot])
+def move_on(cursor: Ints, last: Ints, slots: Ints, sizes: Ints, at: Ints) -> None:
+    """Fill in where slots stand in each step, `at` (R,), and move their `cursor` (N,), at most to `last` (N,).
 
-
-@compiled
-def move_on_along(cursor: Ints, last: Ints, slots: Ints, sizes: Ints, at: Ints) -> None:
-    """As `move_on`, for several steps: step m is that of the first `sizes[m]` of slots (K,); `at` (R,) has them all."""
+    Step m is that of the first `sizes[m]` of slots (K,); its rows are behind those of the step before.
+    """
     row = 0
     for m in range(len(sizes)):
         for i in range(sizes[m]):
@@ -102,24 +95,15 @@ class Playheads:
         return longest
 
     def advance(self, slots: Ints) -> Waypoints:
-        """The current waypoint of slots (K,), ascending; their playheads move one step."""
-        ends = [(self._cursor[eef], self._last[eef]) for eef in self._rows]
-        at = np.empty((len(ends), len(slots)), dtype=np.int64)
-        for (cursor, last), rows in zip(ends, at, strict=True):
-            move_on(cursor, last, slots, rows)
-        return self._waypoints(at)
+        """The current waypoint of slots (K,); their playheads move one step."""
+        return self.advance_along(slots, np.asarray([len(slots)]))
 
     def advance_along(self, slots: Ints, sizes: Ints) -> Waypoints:
         """The waypoints of several steps, step m of the first `sizes[m]` of slots (K,), one step behind the other."""
-        ends = [(self._cursor[eef], self._last[eef]) for eef in self._rows]
-        at = np.empty((len(ends), int(sizes.sum())), dtype=np.int64)
-        for (cursor, last), rows in zip(ends, at, strict=True):
-            move_on_along(cursor, last, slots, sizes, rows)
-        return self._waypoints(at)
-
-    def _waypoints(self, rows_of_eefs: npt.NDArray[np.int64]) -> Waypoints:
         targets, grippers, noise = {}, {}, {}
-        for (eef, rows), at in zip(self._rows.items(), rows_of_eefs, strict=True):
+        for eef, rows in self._rows.items():
+            at = np.empty(int(sizes.sum()), dtype=np.int64)
+            move_on(self._cursor[eef], self._last[eef], slots, sizes, at)
             row = rows.view(-1, self._width).index_select(0, self._upload(at))
             pose, grippers[eef], noise[eef] = row.split(self._split, dim=1)
             targets[eef] = pose.view(-1, 4, 4)

@@ -24,20 +24,20 @@ from torch import Tensor
 from mimicpipe.rng import Seeds
 
 
-class SimStretch(Protocol):
-    """Several control steps that are over; `mimicpipe.envs.base.Stretch` says what the rows are."""
+class Stretch(Protocol):
+    """Several control steps that are over: what they would have shown. R rows, as `MimicEnv.start_stretch` has them."""
 
     @property
     def actions(self) -> Tensor:
-        """(R, A)."""
+        """(R, A) float32: what was done."""
         ...
 
     def observe(self) -> dict[str, Tensor]:
-        """{feature: (R, *shape)} before the row's action."""
+        """As `MimicEnv.observe`, {feature: (R, *shape)}, before the row's action."""
         ...
 
     def success(self) -> Tensor:
-        """(R,) bool, after the row's action."""
+        """As `MimicEnv.success`, (R,), after the row's action."""
         ...
 
 
@@ -74,7 +74,7 @@ class SimEnv(Protocol):
         target_eef_pose: Mapping[str, Tensor],
         gripper_action: Mapping[str, Tensor],
         action_noise: Mapping[str, Tensor] | None = None,
-    ) -> Callable[[], "SimStretch"]:
+    ) -> Callable[[], Stretch]:
         """Begin several control steps; the function that ends them."""
         ...
 

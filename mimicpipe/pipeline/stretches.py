@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mimicpipe.compiled import compiled
 from mimicpipe.pipeline.ends import Ints
-from mimicpipe.pipeline.protocol import SimStretch
+from mimicpipe.pipeline.protocol import Stretch
 from mimicpipe.pipeline.run_state import RunState
 
 
@@ -41,7 +41,7 @@ class Stretches:
         on_host = run.env.device.type == "cpu"
         self.longest = run.env.longest_stretch if run.own_success and on_host and not looked_at else 1
         """Most steps; 1 where something needs the env at every step."""
-        self._over: tuple[SimStretch, Ints, Ints] | None = None
+        self._over: tuple[Stretch, Ints, Ints] | None = None
 
     def sizes(self, slots: Ints) -> tuple[Ints, Ints, Ints] | None:
         """How far slots (K,) go in the next stretch; None where it would be one step.

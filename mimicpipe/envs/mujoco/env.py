@@ -23,7 +23,7 @@ from mimicpipe.envs.actions import (
     faults,
     gripper_part,
 )
-from mimicpipe.envs.base import MimicEnv, Stretch, require_known
+from mimicpipe.envs.base import MimicEnv, require_known
 from mimicpipe.envs.mujoco.actions import Actions, asked_pose, encode
 from mimicpipe.envs.mujoco.arms import arms_of
 from mimicpipe.envs.mujoco.checks import check_config, torch_device
@@ -38,6 +38,7 @@ from mimicpipe.envs.mujoco.servos import Posture, controls_of, posture_of, sane
 from mimicpipe.envs.mujoco.stretch import MujocoStretch, Scene, targets_of
 from mimicpipe.envs.mujoco.views import Bodies, low_dim_observations, task_view
 from mimicpipe.envs.tasks.base import Task, TaskView
+from mimicpipe.pipeline.protocol import Stretch
 from mimicpipe.rng import Seeds
 
 _ROWS_OF_A_STRETCH = 512
@@ -111,7 +112,7 @@ class MujocoEnv(MimicEnv):
         action = self.target_eef_pose_to_action(
             self._task_view().eef_poses, dict.fromkeys(self.eef_names, gripper), dict.fromkeys(self.eef_names, noise)
         )
-        self._controls(action.cpu().numpy(), self._slots)
+        self._controls(action.cpu().numpy(), self._state, self._slots)
         self._low_dim_observations(self._slots)
 
     # -- state -------------------------------------------------------------------------------------------------------
@@ -168,7 +169,7 @@ class MujocoEnv(MimicEnv):
         if env_ids is not None:
             wanted = wanted[slots]
         state = self._state if env_ids is None else self._state[slots]
-        controls = self._controls(wanted, slots)
+        controls = self._controls(wanted, state, slots)
         after: list[Array] = []
         seen: list[Posture] = []
 
@@ -214,14 +215,10 @@ class MujocoEnv(MimicEnv):
 
         return finish
 
-    def _controls(self, wanted: Actions, slots: Ints) -> Array:
-        """Servo targets (K, nu) of one control step, and fixtures (K, 7 F); a slot that has diverged has zeros."""
-        controls, wrong = controls_of(
-            self.control, self.arms, wanted, self._state[slots], self._fixtures[slots], self._posture(), slots
-        )
-        if wrong.any():
-            raise ValueError(f"the action of slot {', '.join(map(str, slots[wrong]))} asks for no finite motion")
-        return controls
+    def _controls(self, wanted: Actions, state: Array, slots: Ints) -> Array:
+        """Servo targets (K, nu) of one control step from states (K, S), and fixtures (K, 7 F)."""
+        fixtures = self._fixtures[slots]
+        return controls_of(self.control, self.arms, wanted, state, fixtures, self._posture(), slots, slots)
 
     # -- kinematics --------------------------------------------------------------------------------------------------
 

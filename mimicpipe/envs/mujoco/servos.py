@@ -40,8 +40,9 @@ def sane(state: Array) -> npt.NDArray[np.bool_]:
 
 
 def controls_of(
-    control: str, arms: Sequence[Arm], wanted: Actions, state: Array, fixtures: Array, posture: Posture, rows: Ints
-) -> tuple[Array, npt.NDArray[np.bool_]]:
+    control: str, arms: Sequence[Arm], wanted: Actions, state: Array, fixtures: Array, posture: Posture, rows: Ints,
+    slots: Ints,
+) -> Array:  # fmt: skip
     """Servo targets (K, nu) of one control step, and fixtures (K, 7 F); a state that has diverged has zeros.
 
     Args:
@@ -51,9 +52,10 @@ def controls_of(
         state: (K, S) to start from.
         fixtures: (K, 7 F).
         posture: where the arms are in states of which these are `rows` (K,).
+        slots: (K,) whose they are.
 
-    Returns:
-        The controls, and (K,) which actions ask for no finite motion of a state that has not diverged.
+    Raises:
+        ValueError: an action asks for no finite motion of a state that has not diverged.
     """
     servos = SERVOS * len(arms)
     controls = np.empty((len(rows), servos + fixtures.shape[1]))
@@ -64,8 +66,10 @@ def controls_of(
         ik.joint_targets(joints, rows, pose, motion, controls, SERVOS * index)
         # An action that is not finite makes the joints' targets so; the gripper's command is looked at by itself.
         wrong += ik_kernels.finish_servos(wanted[:, arm.gripper], MAX_FINGER, SERVOS * index, controls)
-    if not wrong:
-        return controls, np.zeros(len(rows), dtype=np.bool_)
-    finite = np.isfinite(controls[:, :servos].sum(axis=1) + wanted[:, [arm.gripper for arm in arms]].sum(1))
-    controls[~finite, :servos] = 0.0
-    return controls, ~finite & sane(state)
+    if wrong:
+        finite = np.isfinite(controls[:, :servos].sum(axis=1) + wanted[:, [arm.gripper for arm in arms]].sum(1))
+        refused = slots[~finite & sane(state)]
+        if len(refused):
+            raise ValueError(f"the action of slot {', '.join(map(str, refused))} asks for no finite motion")
+        controls[~finite, :servos] = 0.0
+    return controls
