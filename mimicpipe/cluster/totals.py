@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from mimicpipe.pipeline.budget import Budget
-from mimicpipe.pipeline.metrics import rss_mb
+from mimicpipe.pipeline.metrics import progress_metrics, rss_mb
 from mimicpipe.pipeline.telemetry import STAGES, Counters
 
 _PREFIXES = ("queue/", "recorder/", "system/")
@@ -42,16 +42,8 @@ def total_metrics(
         assembling_s: of it, since the last attempt was settled; `record`, as in a run of one process.
     """
     every = [*living, *lost]
-    wall = max(wall_s, 1e-9)
     counters.env_steps = int(_sum(every, "env_steps"))
-    metrics = {
-        "throughput/env_steps_per_s": counters.env_steps / wall,
-        "throughput/demos_per_hour": budget.successes / wall * 3600.0,
-        "throughput/frames_per_s": counters.frames_committed / wall,
-        "generation/attempts": float(budget.attempts),
-        "generation/successes": float(budget.successes),
-        "generation/success_rate": budget.successes / budget.attempts if budget.attempts else 0.0,
-    }
+    metrics = progress_metrics(counters, budget, wall_s)
     for name in sorted({name for each in every for name in each if name.startswith(_PREFIXES)}):
         if name.endswith(_LARGEST):
             metrics[name] = max(each.get(name, 0.0) for each in every)

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 import torch
 
+from mimicpipe.pipeline.budget import Budget
 from mimicpipe.pipeline.episode import FAILURES
 from mimicpipe.pipeline.run_state import RunState
+from mimicpipe.pipeline.telemetry import Counters
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -26,13 +28,10 @@ def gpu_mem_mb(device: torch.device) -> float:
     return torch.cuda.memory_allocated(device) / 1e6 if device.type == "cuda" else 0.0
 
 
-def run_metrics(run: RunState, recorder_stats: Mapping[str, float]) -> dict[str, float]:
-    """Every metric at this instant, and "wall_s", seconds since the run's start; rates are means since then."""
-    counters, budget = run.counters, run.budget
-    wall_s, seconds, critical = run.clock.read()
+def progress_metrics(counters: Counters, budget: Budget, wall_s: float) -> dict[str, float]:
+    """What has come of a run in `wall_s` seconds: rates since its start, and settled attempts."""
     wall = max(wall_s, 1e-9)
-    metrics = {
-        "wall_s": wall_s,
+    return {
         "throughput/env_steps_per_s": counters.env_steps / wall,
         "throughput/demos_per_hour": budget.successes / wall * 3600.0,
         "throughput/frames_per_s": counters.frames_committed / wall,
@@ -40,6 +39,13 @@ def run_metrics(run: RunState, recorder_stats: Mapping[str, float]) -> dict[str,
         "generation/successes": float(budget.successes),
         "generation/success_rate": budget.successes / budget.attempts if budget.attempts else 0.0,
     }
+
+
+def run_metrics(run: RunState, recorder_stats: Mapping[str, float]) -> dict[str, float]:
+    """Every metric at this instant, and "wall_s", seconds since the run's start; rates are means since then."""
+    counters, budget = run.counters, run.budget
+    wall_s, seconds, critical = run.clock.read()
+    metrics = {"wall_s": wall_s, **progress_metrics(counters, budget, wall_s)}
     for name, queue in (("action", run.action_queue), ("reset", run.reset_queue)):
         metrics[f"queue/{name}_depth"] = float(queue.qsize())
         metrics[f"queue/{name}_peak"] = float(queue.meter.peak)
