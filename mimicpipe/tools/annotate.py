@@ -4,7 +4,7 @@ DEMOS is an HDF5 file or a LeRobot dataset. Where subtasks end and skills begin 
 and asking the task; with --rules by the gripper and the distance to the subtask's object, where a demo cannot be played
 or the task has no signals; with --hand on a page of this machine (127.0.0.1 only), with Isaac Lab's keys: N plays, and
 at the end goes on, B pauses, S marks. A demo that cannot be used is named with the reason. Takes run.py's keys of task,
-env and allowed_targets. Exit code: 0 all demos are in FILE, 1 some are, 2 none.
+env and allowed_targets.
 """
 
 import argparse
@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from mimicpipe.cli import check_command_line
 from mimicpipe.config import RunConfig
-from mimicpipe.errors import ConfigError, MimicpipeError, SourceDemoError
+from mimicpipe.errors import ConfigError, SourceDemoError
+from mimicpipe.tools.exits import exit_code, tool_parser
 
 if TYPE_CHECKING:
     from mimicpipe.annotate.candidates import Candidate
@@ -177,7 +178,7 @@ def annotate(config: RunConfig, args: argparse.Namespace, rules: "Rules | None")
     for name, reason in rejected:
         print(f"{name}: rejected: {reason}")
     if not accepted:
-        print(f"annotate: {args.demos}: none of {len(rejected)} demos can be used", file=sys.stderr)
+        print(f"error: {args.demos}: none of {len(rejected)} demos can be used", file=sys.stderr)
         return 2
     write_demos(args.out, [candidate.demo for candidate in accepted], _env_args(config))
     print(f"{args.out}: {len(accepted)} of {len(accepted) + len(rejected)} demos. Generate from them:")
@@ -193,26 +194,39 @@ def _env_args(config: RunConfig) -> dict[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="annotate", description="Find where subtasks end and skills begin.", allow_abbrev=False
+    parser = tool_parser(
+        "annotate",
+        __doc__,
+        exit_codes="Exit code: 0 all demos are in FILE, 1 some are or it failed, 2 none, 130 after Ctrl-C.",
+        allow_abbrev=False,
     )
-    parser.add_argument("demos", type=Path, help="HDF5 file or LeRobot dataset")
+    parser.add_argument("demos", type=Path, metavar="DEMOS", help="HDF5 file, or folder of a LeRobot dataset")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="run.py's keys of task and env")
-    parser.add_argument("--out", type=Path, required=True, help="HDF5 file of the annotated demos; must not exist")
-    parser.add_argument("--overwrite", action="store_true", help="replace FILE")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="HDF5 file that the annotated demos go to; must not exist",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--rules", action="store_true", help="by gripper and distance instead of the task's signals")
-    how.add_argument("--hand", action="store_true", help="by hand, on a page")
+    how.add_argument("--rules", action="store_true", help="find them by the gripper and distances; nothing is played")
+    how.add_argument("--hand", action="store_true", help="mark them by hand, on a page of this machine")
     parser.add_argument("--rule", action="append", default=[], metavar="SIGNAL=KIND[,METRES]",
-                        help="what ends a subtask: change, close, open (of the gripper), near, away")  # fmt: skip
+                        help="with --rules, what ends the subtask of a signal: change, close, open (of the gripper), "
+                        "near, away (eef to object); may be repeated")  # fmt: skip
     parser.add_argument("--near", type=float, default=0.12, metavar="M",
-                        help="eef to object where a change of the gripper counts (default: 0.12)")  # fmt: skip
+                        help="with --rules: a change of the gripper counts within this distance from eef to object "
+                        "(default: 0.12)")  # fmt: skip
     parser.add_argument("--settle", type=int, default=5, metavar="STEPS",
-                        help="from the gripper's command to the subtask's end (default: 5)")  # fmt: skip
+                        help="with --rules: steps from the gripper's command to the end (default: 5)")  # fmt: skip
     parser.add_argument("--skill", type=float, default=0.12, metavar="M",
-                        help="eef to object where a skill begins (default: 0.12)")  # fmt: skip
+                        help="with --rules: a skill begins this near to its object (default: 0.12)")  # fmt: skip
     parser.add_argument("--starts", action="store_true", help="with --hand: mark where skills begin, too")
-    parser.add_argument("--port", type=int, help="with --hand: of the page (default: 8411, or another if it is taken)")
+    parser.add_argument(
+        "--port", type=int, help="with --hand: port of the page (default: 8411, or another if it is taken)"
+    )
     return parser
 
 
@@ -234,7 +248,8 @@ def _rules(args: argparse.Namespace) -> "Rules | None":
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
     args = _parser().parse_intermixed_args(argv)
-    try:
+
+    def work() -> int:
         args.demos, args.out = args.demos.expanduser(), args.out.expanduser()
         if not args.demos.exists():
             raise ConfigError(f"{args.demos}: no such file or dataset")
@@ -243,9 +258,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.out.exists() and (not args.overwrite or not args.out.is_file()):
             raise ConfigError(f"--out {args.out}: exists; name another file, or add --overwrite")
         return annotate(checked_config(args.overrides), args, _rules(args))
-    except (MimicpipeError, OSError) as error:
-        print(f"annotate: {error}", file=sys.stderr)
-        return 2
+
+    return exit_code(work)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ the task, save: it is appended, annotated, to FILE (default: demos/<task>.hdf5),
 time. Ctrl-C ends it; every saved demo is there. From another machine: `ssh -L 8410:127.0.0.1:8410 HOST`.
 """
 
-import argparse
 import os
 import re
 import shlex
@@ -21,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from mimicpipe.cli import check_command_line
 from mimicpipe.config import RunConfig
-from mimicpipe.errors import ConfigError, MimicpipeError
+from mimicpipe.errors import ConfigError
 from mimicpipe.signals import EXIT_CODES
+from mimicpipe.tools.exits import exit_code, tool_parser
 
 if TYPE_CHECKING:
     from mimicpipe.collect.demo_file import DemoFile
@@ -186,32 +186,34 @@ def stopped_by_signals(stop: threading.Event) -> Generator[list[str]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code: 0 also after Ctrl-C, which is how collecting ends; 143 after SIGTERM."""
-    parser = argparse.ArgumentParser(
-        prog="collect",
-        description="Make source demos by hand, on a page of this machine.",
-        epilog="From another machine: ssh -L 8410:127.0.0.1:8410 HOST, and open http://127.0.0.1:8410/ there.",
+    parser = tool_parser(
+        "collect",
+        __doc__,
+        exit_codes="Exit code: 0 also after Ctrl-C, 2 cannot be done as it was asked.",
         allow_abbrev=False,
     )
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="run.py's keys of task, env and seed")
-    parser.add_argument("--out", type=Path, help="HDF5 file that demos are appended to (default: demos/<task>.hdf5)")
-    parser.add_argument("--port", type=int, help="of the page (default: 8410, or another if it is taken)")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="HDF5 file that demos are appended to (default: demos/<task>.hdf5)"
+    )
+    parser.add_argument("--port", type=int, help="port of the page (default: 8410, or another if it is taken)")
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     args = parser.parse_intermixed_args(argv)
     stop = threading.Event()
-    try:
+
+    def work() -> int:
         with stopped_by_signals(stop) as seen:
             config = checked_config(args.overrides)
             out = args.out if args.out is not None else Path("demos") / f"{config.task['name']}.hdf5"
             file = collect(config, args.overrides, out, args.port, args.open, stop)
-    except MimicpipeError as error:
-        print(f"collect: {error}", file=sys.stderr)
-        return 2
-    if file.saved:
-        print(f"{file.path}: {_demos(file)}. Generate from them:")
-        print(f"  {generate_command(args.overrides, file.path)}")
-    else:
-        print("no demo was saved")
-    return EXIT_CODES["SIGTERM"] if "SIGTERM" in seen else 0
+        if file.saved:
+            print(f"{file.path}: {_demos(file)}. Generate from them:")
+            print(f"  {generate_command(args.overrides, file.path)}")
+        else:
+            print("no demo was saved")
+        return EXIT_CODES["SIGTERM"] if "SIGTERM" in seen else 0
+
+    return exit_code(work)
 
 
 if __name__ == "__main__":

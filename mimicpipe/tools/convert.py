@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from mimicpipe.convert.options import Converted, Options
-from mimicpipe.errors import ConfigError, MimicpipeError, RecorderError
+from mimicpipe.errors import ConfigError
 from mimicpipe.pools.lerobot_files import is_dataset
 from mimicpipe.recorders.layout import HDF5_NAME
+from mimicpipe.tools.exits import exit_code, tool_parser
 from mimicpipe.tools.merge import in_flags
 
 _SUFFIXES = (".hdf5", ".h5")
@@ -59,21 +60,27 @@ def _refuse(options: Options, names: Sequence[str], source: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="convert",
-        description="HDF5 demos (Isaac Lab, robomimic) into a LeRobot v3 dataset, or a dataset into an HDF5 file.",
-        epilog="Exit code: 0 converted, also if demos were skipped; 1 it could not be written; 2 a wrong option, file "
-        "or target, or no demo could be converted.",
+    parser = tool_parser(
+        "convert",
+        __doc__,
+        exit_codes="Exit code: 0 converted, also if demos were skipped; 1 it could not be written; "
+        "2 a wrong option, file or target, or no demo could be converted; 130 after Ctrl-C.",
     )
-    parser.add_argument("source", type=Path, help="an HDF5 file, or the folder of a LeRobot dataset")
-    parser.add_argument("target", type=Path, help="the folder of a new dataset, or a new .hdf5 file")
+    parser.add_argument("source", metavar="SOURCE", type=Path, help="an HDF5 file, or the folder of a LeRobot dataset")
+    parser.add_argument("target", metavar="TARGET", type=Path, help="the folder of a new dataset, or a new .hdf5 file")
     parser.add_argument("--include", action="append", default=[], metavar="GLOB",
                         help="only keys like this, by name in the demo or in the dataset; may be repeated")  # fmt: skip
-    parser.add_argument("--exclude", action="append", default=[], metavar="GLOB", help="no keys like this")
-    parser.add_argument("--max-demos", type=int, metavar="N", help="stop after N")
-    parser.add_argument("--on-error", choices=("skip", "raise"), default="skip", help="what a broken demo does")
-    parser.add_argument("--overwrite", action="store_true", help="replace TARGET once the new one is complete")
-    parser.add_argument("--robot-type", metavar="TEXT", help="robot_type of the result")
+    parser.add_argument(
+        "--exclude", action="append", default=[], metavar="GLOB", help="no keys like this; may be repeated"
+    )
+    parser.add_argument("--max-demos", type=int, metavar="N", help="convert the first N demos only")
+    parser.add_argument(
+        "--on-error", choices=("skip", "raise"), default="skip", help="what is done at a broken demo (default: skip)"
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace TARGET if it exists, once the new one is complete"
+    )
+    parser.add_argument("--robot-type", metavar="TEXT", help="robot_type that the result names")
     group = parser.add_argument_group("quaternions")
     orders = ("wxyz", "xyzw")
     group.add_argument("--quaternions", choices=orders, help="the order in SOURCE, where it does not say (or is wrong)")
@@ -81,19 +88,31 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--quaternion-keys", action="append", default=[], metavar="GLOB",
                        help="keys of 4 numbers, or of a pose of 7 (default: *quat, *root_pose)")  # fmt: skip
     group = parser.add_argument_group("from HDF5")
-    group.add_argument("--fps", type=int, help="control rate, where the file does not tell it")
+    group.add_argument("--fps", type=int, metavar="HZ", help="control rate, where the file does not tell it")
     group.add_argument("--task", metavar="TEXT", help="instruction of every episode (default: each demo's own)")
-    group.add_argument("--images", action="store_true", help="cameras as PNG, without a loss; otherwise videos")
-    group.add_argument("--common", action="store_true", help="of demos with different keys, those that all have")
+    group.add_argument(
+        "--images", action="store_true", help="cameras as PNG, which is lossless and large, not as videos"
+    )
+    group.add_argument(
+        "--common", action="store_true", help="keep only keys that all demos have, instead of skipping demos"
+    )
     group.add_argument("--state", action="append", default=[], metavar="GLOB",
                        help="vectors that stand side by side as observation.state, too, which LeRobot's policies want "
                        "(obs/joint_pos); may be repeated")  # fmt: skip
     group.add_argument("--success-only", action="store_true", help="leave out demos recorded as failures")
     group.add_argument("--mask", metavar="NAME", help="only the demos of robomimic's mask/NAME")
-    group.add_argument("--workers", type=int, default=0, metavar="N", help="processes that encode cameras")
+    group.add_argument(
+        "--workers",
+        type=int,
+        default=0,
+        metavar="N",
+        help="processes that encode cameras (default: 0, none beside this)",
+    )
     group.add_argument("--repo-id", metavar="NAME", help="checked; a dataset on disk has no place for it")
     group = parser.add_argument_group("from LeRobot")
-    group.add_argument("--frames", action="store_true", help="cameras, too: every frame decoded")
+    group.add_argument(
+        "--frames", action="store_true", help="cameras, too: every frame decoded, which takes much space"
+    )
     return parser
 
 
@@ -101,23 +120,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
     args = vars(_parser().parse_args(argv))
     source, target = args.pop("source"), args.pop("target")
-    try:
+
+    def work() -> None:
         if args["max_demos"] is not None and args["max_demos"] < 1:
             raise ConfigError(f"--max-demos {args['max_demos']}: at least 1")
         given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in args.items()}
         result = convert(source.expanduser(), target.expanduser(), Options(**given))
-    except (MimicpipeError, RecorderError, OSError) as error:
-        print(f"error: {in_flags(str(error))}", file=sys.stderr)
-        return 2 if isinstance(error, MimicpipeError) else 1
-    except KeyboardInterrupt:
-        print("interrupted: give the same command again, and it goes on", file=sys.stderr)
-        return 130
-    for note in result.notes:
-        print(f"note: {note}")
-    gone_on = f", {result.resumed} of them by an interrupted conversion" if result.resumed else ""
-    skipped = f"; {len(result.skipped)} skipped" if result.skipped else ""
-    print(f"{result.episodes} of {result.total} demos ({result.frames} frames{gone_on}) in {result.path}{skipped}")
-    return 0
+        for note in result.notes:
+            print(f"note: {note}")
+        gone_on = f", {result.resumed} of them by an interrupted conversion" if result.resumed else ""
+        skipped = f"; {len(result.skipped)} skipped" if result.skipped else ""
+        print(f"{result.episodes} of {result.total} demos ({result.frames} frames{gone_on}) in {result.path}{skipped}")
+
+    return exit_code(work, in_words=in_flags, interrupted="interrupted: give the same command again, and it goes on")
 
 
 if __name__ == "__main__":

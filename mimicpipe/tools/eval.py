@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mimicpipe.tools.exits import exit_code
+from mimicpipe.tools.exits import exit_code, tool_parser
 
 if TYPE_CHECKING:
     from mimicpipe.training.playing import Playable
@@ -100,21 +100,30 @@ def _keys(words: Sequence[str], parser: argparse.ArgumentParser) -> dict[str, st
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="eval",
-        description="Play a policy in fresh scenes and count its successes, with Wilson's 95 % interval.",
-        epilog="Exit code: 0, 2 for a wrong argument or no policy, 1 for a simulator or policy that failed, "
-        "130 for Ctrl-C.",
+    parser = tool_parser("eval", __doc__)
+    parser.add_argument(
+        "checkpoint", metavar="CHECKPOINT", type=Path, help="folder of a policy (of LeRobot's: pretrained_model)"
     )
-    parser.add_argument("checkpoint", type=Path, help="folder of tools.train, or LeRobot's (pretrained_model)")
-    parser.add_argument("key", nargs="*", help=f"{', '.join(f'{key}=...' for key in _KEYS)}; else as the dataset's run")
-    parser.add_argument("--episodes", type=int, default=100, help="scenes to play (default: 100)")
-    parser.add_argument("--seed", type=int, default=1_000_000, help="of the scenes (default: 1000000)")
-    parser.add_argument("--max-steps", type=int, default=400, help="an episode's control steps (default: 400)")
-    parser.add_argument("--run", type=Path, help="output folder of the run whose simulator to play in")
-    parser.add_argument("--out", type=Path, help=f"file for the report (default: CHECKPOINT/{REPORT})")
+    parser.add_argument(
+        "key",
+        metavar="KEY=VALUE",
+        nargs="*",
+        help=f"{', '.join(f'{key}=...' for key in _KEYS)}; else as the dataset's run",
+    )
+    parser.add_argument("--episodes", type=int, default=100, metavar="N", help="scenes to play (default: 100)")
+    parser.add_argument("--seed", type=int, default=1_000_000, metavar="N", help="of the scenes (default: 1000000)")
+    parser.add_argument(
+        "--max-steps", type=int, default=400, metavar="N", help="control steps of an episode (default: 400)"
+    )
+    parser.add_argument(
+        "--run",
+        type=Path,
+        metavar="FOLDER",
+        help="run whose simulator to play in (default: the one whose data it learned from)",
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help=f"file for the report (default: CHECKPOINT/{REPORT})")
     parser.add_argument("--device", default="cpu", help="of LeRobot's policies: cpu or cuda:0 (default: cpu)")
-    parser.add_argument("--threads", type=int, default=1, help="of torch (default: 1)")
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads of torch (default: 1)")
     args = parser.parse_intermixed_args(argv)
     keys = _keys(args.key, parser)
     for name in ("episodes", "max_steps", "threads"):

@@ -4,7 +4,6 @@ The scripted expert performs them on env=mujoco, variant D0. The same command wr
 kind of machine; another CPU may round the last bits of a sine otherwise.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,10 +11,10 @@ from pathlib import Path
 from mimicpipe.envs.mujoco.env import MujocoEnv
 from mimicpipe.envs.tasks.base import Task
 from mimicpipe.envs.tasks.catalog import task_classes
-from mimicpipe.errors import MimicpipeError
 from mimicpipe.pools.hdf5_writer import write_demos
 from mimicpipe.pools.scripted import Collection, collect_scripted_demos
 from mimicpipe.preflight import BUNDLED_DEMOS
+from mimicpipe.tools.exits import exit_code, tool_parser
 
 VARIANT = "D0"
 NUM_DEMOS = 10
@@ -46,19 +45,25 @@ def write(path: Path, task: Task, collection: Collection) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
     classes = task_classes()
-    parser = argparse.ArgumentParser(prog="make_source_demos", description="Record the bundled source demos.")
-    parser.add_argument("task", nargs="*", help=f"tasks to record (default: {' '.join(classes)})")
-    parser.add_argument("--variant", default=VARIANT, help=f"reset distribution (default: {VARIANT})")
-    parser.add_argument("--num-demos", type=int, default=NUM_DEMOS, help=f"demos per task (default: {NUM_DEMOS})")
-    parser.add_argument("--seed", type=int, default=SEED, help=f"seed of scenes and habits (default: {SEED})")
-    parser.add_argument("--out", type=Path, default=BUNDLED_DEMOS, help="folder for <task>.hdf5 (default: the package)")
+    parser = tool_parser("make_source_demos", __doc__)
+    parser.add_argument("task", metavar="TASK", nargs="*", help=f"tasks to record (default: {' '.join(classes)})")
+    parser.add_argument("--variant", default=VARIANT, metavar="NAME", help=f"reset distribution (default: {VARIANT})")
+    parser.add_argument(
+        "--num-demos", type=int, default=NUM_DEMOS, metavar="N", help=f"demos per task (default: {NUM_DEMOS})"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=SEED, metavar="N", help=f"seed of scenes and habits (default: {SEED})"
+    )
+    parser.add_argument("--out", type=Path, default=BUNDLED_DEMOS, metavar="FOLDER",
+                        help="folder for <task>.hdf5 (default: the package's own)")  # fmt: skip
     args = parser.parse_args(argv)
     names = args.task or list(classes)
     if unknown := [name for name in names if name not in classes]:
         parser.error(f"unknown task {', '.join(unknown)}; choose from {', '.join(classes)}")
     if args.num_demos < 1:
         parser.error(f"--num-demos {args.num_demos}: must be 1 or more")
-    try:
+
+    def work() -> None:
         for name in names:
             task = classes[name](variant=args.variant)
             collection = record(task, args.num_demos, args.seed)
@@ -69,10 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 f"{path}: {len(lengths)} demos of {min(lengths)} to {max(lengths)} steps, "
                 f"{collection.tried} performed, {path.stat().st_size / 1e3:.0f} kB"
             )
-    except MimicpipeError as error:
-        print(f"make_source_demos: {error}", file=sys.stderr)
-        return 2
-    return 0
+
+    return exit_code(work)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 """Join datasets without encoding anything again: `python -m mimicpipe.tools.merge OUT IN ...`."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mimicpipe.errors import MimicpipeError, RecorderError
 from mimicpipe.recorders.joining import merge
+from mimicpipe.tools.exits import exit_code, tool_parser
 
 
 def in_flags(message: str) -> str:
@@ -24,18 +23,19 @@ def in_flags(message: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
-    parser = argparse.ArgumentParser(prog="merge", description="Join datasets that mimicpipe recorders have written.")
-    parser.add_argument("out", type=Path, help="folder of the new dataset")
-    parser.add_argument("dataset", nargs="+", type=Path, help="datasets, in the order of their episodes")
-    parser.add_argument("--overwrite", action="store_true", help="replace a dataset at OUT")
+    parser = tool_parser("merge", __doc__)
+    parser.add_argument("out", metavar="OUT", type=Path, help="folder of the new dataset; must not exist")
+    parser.add_argument(
+        "dataset", metavar="DATASET", nargs="+", type=Path, help="folders, in the order that their episodes get"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace the dataset at OUT, if there is one")
     args = parser.parse_args(argv)
-    try:
+
+    def work() -> None:
         count = merge(args.out, args.dataset, args.overwrite)
-    except (MimicpipeError, RecorderError, OSError) as error:
-        print(f"error: {in_flags(str(error))}", file=sys.stderr)
-        return 2 if isinstance(error, MimicpipeError) else 1
-    print(f"{count} episodes of {len(args.dataset)} datasets in {args.out}")
-    return 0
+        print(f"{count} episodes of {len(args.dataset)} datasets in {args.out}")
+
+    return exit_code(work, in_words=in_flags)
 
 
 if __name__ == "__main__":

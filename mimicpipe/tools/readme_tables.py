@@ -9,7 +9,6 @@ A part stands between two comment lines, `<!-- from: KIND ARGUMENT -->` and `<!-
 * `tasks FOLDER`: the tasks of conf/task, with their pictures in FOLDER.
 """
 
-import argparse
 import ast
 import re
 import sys
@@ -17,8 +16,9 @@ import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from mimicpipe.errors import ConfigError, MimicpipeError
+from mimicpipe.errors import ConfigError
 from mimicpipe.tools.config_keys import group_section, run_section, tasks_section
+from mimicpipe.tools.exits import exit_code, tool_parser
 
 ROOT = Path(__file__).resolve().parents[2]
 _PART = re.compile(r"(<!-- from: (\w+) ([^\n]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -104,23 +104,33 @@ _KINDS: dict[str, Callable[..., str]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code: 1 where --check finds parts that are out of date."""
-    parser = argparse.ArgumentParser(prog="readme_tables", description="Bring README.md up to date.")
+    parser = tool_parser(
+        "readme_tables", __doc__, exit_codes="Exit code: 0 done, 1 --check: it is out of date, 2 a part names nothing."
+    )
     parser.add_argument("--check", action="store_true", help="change nothing; fail if something would change")
-    parser.add_argument("path", nargs="?", type=Path, default=ROOT / "README.md", help="the page (default: README.md)")
+    parser.add_argument(
+        "path",
+        nargs="?",
+        type=Path,
+        default=ROOT / "README.md",
+        help="the page to bring up to date (default: README.md)",
+    )
     args = parser.parse_args(argv)
-    try:
+
+    def work() -> int:
+        if not args.path.is_file():
+            raise ConfigError(f"{args.path}: no such file")
         before = args.path.read_text(encoding="utf-8")
         after = render(before, ROOT)
-    except (MimicpipeError, OSError) as error:
-        print(f"readme_tables: {error}", file=sys.stderr)
-        return 2
-    if after == before:
+        if after == before:
+            return 0
+        if args.check:
+            print(f"{args.path} is out of date; run python -m mimicpipe.tools.readme_tables", file=sys.stderr)
+            return 1
+        args.path.write_text(after, encoding="utf-8")
         return 0
-    if args.check:
-        print(f"{args.path} is out of date; run python -m mimicpipe.tools.readme_tables", file=sys.stderr)
-        return 1
-    args.path.write_text(after, encoding="utf-8")
-    return 0
+
+    return exit_code(work)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ RUN is the run's output folder, or the root of its dataset where that is somewhe
 attempts.jsonl is completed, and run.json, report.html and preview.gif are written.
 """
 
-import argparse
 import json
 import signal
 import sys
@@ -13,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mimicpipe.errors import ConfigError, MimicpipeError, RecorderError
+from mimicpipe.errors import ConfigError
 from mimicpipe.preflight import FAILED_SUFFIX
 from mimicpipe.recorders.joining import Recovered, find_staged, recover
 from mimicpipe.report.attempts import Row, read_attempts, write_attempts
@@ -21,6 +20,7 @@ from mimicpipe.report.bottleneck import find_bottleneck
 from mimicpipe.report.format import near
 from mimicpipe.report.page import write_run_page
 from mimicpipe.report.summary import write_json
+from mimicpipe.tools.exits import exit_code, tool_parser
 from mimicpipe.tools.report import play_again
 from mimicpipe.tools.saved_run import saved_config
 from mimicpipe.tools.status import last_row
@@ -104,11 +104,12 @@ def _row(episode: Mapping[str, Any], index: int | None) -> Row:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
-    parser = argparse.ArgumentParser(prog="recover", description="Make a dataset of a killed run's durable episodes.")
-    parser.add_argument("run", type=Path, help="the run's output folder, or the root of its dataset")
+    parser = tool_parser("recover", __doc__)
+    parser.add_argument("run", metavar="RUN", type=Path, help="the run's output folder, or the root of its dataset")
     parser.add_argument("--overwrite", action="store_true", help="replace a dataset that is there")
     args = parser.parse_args(argv)
-    try:
+
+    def work() -> None:
         folder, is_run = args.run.resolve(), (args.run / "attempts.jsonl").is_file()
         for root in find_staged(folder):
             recovered = recover(root, args.overwrite)
@@ -120,10 +121,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 complete_report(folder, recovered)
         if is_run:
             write_report(folder)
-    except (MimicpipeError, RecorderError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2 if isinstance(error, MimicpipeError) else 1
-    return 0
+
+    return exit_code(work)
 
 
 if __name__ == "__main__":

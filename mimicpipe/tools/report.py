@@ -6,18 +6,17 @@ first episodes of its dataset are played again, and preview.gif, clips, paths an
 does that itself, unless it failed or was killed.
 """
 
-import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mimicpipe.errors import ConfigError, MimicpipeError
+from mimicpipe.errors import ConfigError
 from mimicpipe.report.format import near
 from mimicpipe.report.page import write_run_page
 from mimicpipe.report.run_files import REPORT, read_json
 from mimicpipe.report.summary import write_json
 from mimicpipe.report.sweep import is_sweep, read_jobs, write_sweep_page
+from mimicpipe.tools.exits import exit_code, tool_parser
 from mimicpipe.tools.saved_run import dataset_roots, saved_config
 
 
@@ -54,12 +53,13 @@ def play_again(folder: Path) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
-    parser = argparse.ArgumentParser(prog="report", description="Write report.html of a run or a sweep anew.")
-    parser.add_argument("folder", type=Path, help="a run's output folder, or a sweep's")
+    parser = tool_parser("report", __doc__)
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="a run's output folder, or a sweep's")
     parser.add_argument("--episodes", action="store_true", help="play episodes again for clips, paths and preview.gif")
     parser.add_argument("--jobs", action="store_true", help="of a sweep: each job's page, too")
     args = parser.parse_args(argv)
-    try:
+
+    def work() -> None:
         folder = args.folder.expanduser().resolve()
         if not folder.is_dir():
             raise ConfigError(f"{args.folder}: no such folder")
@@ -69,10 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(near(write_run_page(run)))
         if is_sweep(folder):
             print(near(write_sweep_page(folder)))
-    except (MimicpipeError, OSError, json.JSONDecodeError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+
+    return exit_code(work)
 
 
 def _runs(folder: Path, jobs: bool) -> list[Path]:

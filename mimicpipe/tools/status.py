@@ -1,10 +1,9 @@
 """How a run is doing, from another terminal: `python -m mimicpipe.tools.status RUN [--watch]`.
 
 RUN is a run's output folder, or a sweep's. It is read, nothing else: the run does not notice. A run writes its figures
-every two seconds. Exit code: 0 it goes on or has ended well, 1 it has failed, 3 it was killed, 2 RUN is no run.
+every two seconds.
 """
 
-import argparse
 import json
 import shlex
 import sys
@@ -14,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mimicpipe.errors import ConfigError, MimicpipeError
+from mimicpipe.errors import ConfigError
 from mimicpipe.report.console import bottleneck, eta_s, queues
 from mimicpipe.report.format import count, duration, elapsed, near, percent
 from mimicpipe.report.run_files import read_json
 from mimicpipe.report.sweep import is_sweep, read_jobs
+from mimicpipe.tools.exits import exit_code, tool_parser
 from mimicpipe.trackers.jsonl import JsonlTracker
 
 _EVERY_S = 1.0
@@ -138,15 +138,14 @@ def _rates(metrics: Mapping[str, float]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="status",
-        description="How a run, or each job of a sweep, is doing.",
-        epilog="Exit code: 0 goes on or ended well, 1 failed, 3 killed, 2 no run.",
+    parser = tool_parser(
+        "status", __doc__, exit_codes="Exit code: 0 it goes on or has ended well, 1 failed, 3 killed, 2 no run."
     )
-    parser.add_argument("run", type=Path, help="a run's output folder, or a sweep's")
+    parser.add_argument("run", metavar="RUN", type=Path, help="a run's output folder, or a sweep's")
     parser.add_argument("--watch", action="store_true", help="say it again every second until the run is over")
     args = parser.parse_args(argv)
-    try:
+
+    def work() -> int:
         while True:
             folder = args.run.expanduser().resolve()
             folders = [job.folder for job in read_jobs(folder)] if is_sweep(folder) else [folder]
@@ -157,11 +156,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if not args.watch or all(status.state not in ("running", "setting up") for status in found):
                 return max(EXIT_CODES[status.state] for status in found)
             time.sleep(_EVERY_S)
-    except (MimicpipeError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 0
+
+    return exit_code(work)
 
 
 if __name__ == "__main__":

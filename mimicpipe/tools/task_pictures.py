@@ -4,7 +4,6 @@ A picture shows the first bundled source demo, which is played again: at its sta
 front camera sees it. Frames of other demos are for looking at: `--demo 3 --frames 12 --out FOLDER`.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,9 +16,10 @@ from mimicpipe.datagen.datagen_info import SourceDemo
 from mimicpipe.envs.mujoco.env import MujocoEnv
 from mimicpipe.envs.tasks.base import Task
 from mimicpipe.envs.tasks.catalog import task_classes
-from mimicpipe.errors import MimicpipeError, SourceDemoError
+from mimicpipe.errors import ConfigError, SourceDemoError
 from mimicpipe.pools.hdf5 import read_demos
 from mimicpipe.preflight import BUNDLED_DEMOS
+from mimicpipe.tools.exits import exit_code, tool_parser
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "tasks"
 FRAME = (216, 288)
@@ -66,35 +66,40 @@ def write_sheet(frames: Sequence[Image], path: Path) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
     classes = task_classes()
-    parser = argparse.ArgumentParser(prog="task_pictures", description="Draw the tasks.")
-    parser.add_argument("task", nargs="*", help=f"tasks to draw (default: all, {' '.join(classes)})")
-    parser.add_argument("--demo", type=int, default=0, help="index of the source demo (default: 0)")
-    parser.add_argument("--frames", type=int, default=3, help="frames in the picture (default: 3)")
+    parser = tool_parser("task_pictures", __doc__)
+    parser.add_argument("task", metavar="TASK", nargs="*", help=f"tasks to draw (default: all, {' '.join(classes)})")
+    parser.add_argument("--demo", type=int, default=0, metavar="N", help="index of the source demo (default: 0)")
+    parser.add_argument("--frames", type=int, default=3, metavar="N", help="frames in the picture (default: 3)")
     parser.add_argument(
-        "--demos", type=Path, default=BUNDLED_DEMOS, help="folder of <task>.hdf5 (default: the package)"
+        "--demos",
+        type=Path,
+        default=BUNDLED_DEMOS,
+        metavar="FOLDER",
+        help="folder of <task>.hdf5 (default: the package's own)",
     )
-    parser.add_argument("--out", type=Path, default=FOLDER, help="folder for <task>.png (default: docs/tasks)")
+    parser.add_argument(
+        "--out", type=Path, default=FOLDER, metavar="FOLDER", help="folder for <task>.png (default: docs/tasks)"
+    )
     args = parser.parse_args(argv)
     names = args.task or list(classes)
     if unknown := [name for name in names if name not in classes]:
         parser.error(f"unknown task {', '.join(unknown)}; choose from {', '.join(classes)}")
     if args.frames < 1:
         parser.error(f"--frames {args.frames}: must be 1 or more")
-    try:
+
+    def work() -> None:
         for name in names:
             path = args.demos / f"{name}.hdf5"
             demos = read_demos(
                 path, eef_names=None, object_names=None, signal_names=None, gripper_from_actions=None
             ).demos
             if not 0 <= args.demo < len(demos):
-                parser.error(f"--demo {args.demo}: {path} has 0 to {len(demos) - 1}")
+                raise ConfigError(f"--demo {args.demo}: {path} has 0 to {len(demos) - 1}")
             picture = args.out / f"{name}.png"
             write_sheet(frames_of(classes[name](), demos[args.demo], args.frames), picture)
             print(f"{picture}: {picture.stat().st_size / 1e3:.0f} kB")
-    except MimicpipeError as error:
-        print(f"task_pictures: {error}", file=sys.stderr)
-        return 2
-    return 0
+
+    return exit_code(work)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 `bc` is a small state-only policy that learns in minutes on a CPU: on one thread, the same data, seed and settings give
 the same weights, bit for bit. `act` and `diffusion` are LeRobot's, trained by `lerobot_train` (extra `train`); what
-stands behind `--` goes to it as it is. Whether a policy is good for anything, `python -m mimicpipe.tools.eval` says.
+stands behind `--` goes to it as it is, e.g. `-- --policy.chunk_size=50`. `python -m mimicpipe.tools.eval` plays it.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 from mimicpipe.errors import ConfigError
-from mimicpipe.tools.exits import exit_code
+from mimicpipe.tools.exits import exit_code, tool_parser
 from mimicpipe.tools.saved_run import saved_config
 from mimicpipe.tools.validate import find_run
 
@@ -63,24 +63,36 @@ def _train_lerobot(args: argparse.Namespace, dataset: Path, run: Path, out: Path
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="train",
-        description="Train a policy on a LeRobot dataset of a run.",
-        epilog="Options of lerobot_train stand behind --, e.g. -- --policy.chunk_size=50. Exit code: 0, 2 for a wrong "
-        "argument, 1 for training that failed, 130 for Ctrl-C.",
+    parser = tool_parser("train", __doc__)
+    parser.add_argument("dataset", metavar="DATASET", type=Path, help="folder of a dataset that a run has made")
+    parser.add_argument("--policy", choices=POLICIES, default="bc", help="which policy (default: bc)")
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="folder of the checkpoint; must not exist (default: DATASET-POLICY)"
     )
-    parser.add_argument("dataset", type=Path, help="folder of a dataset")
-    parser.add_argument("--policy", choices=POLICIES, default="bc", help="which (default: bc)")
-    parser.add_argument("--out", type=Path, help="folder of the checkpoint, not there yet (default: DATASET-POLICY)")
-    parser.add_argument("--run", type=Path, help="output folder of the run that made the dataset, if it lies elsewhere")
-    parser.add_argument("--episodes", type=int, help="learn from the first so many (default: all)")
-    parser.add_argument("--seed", type=int, default=0, help="of first weights and order of the data (default: 0)")
-    parser.add_argument("--steps", type=int, help="gradient steps (default: bc 6000, else 5000)")
-    parser.add_argument("--batch", type=int, help=f"frames a step (default: bc 128, else {_BATCH})")
-    parser.add_argument("--threads", type=int, default=1, help="bc: of torch; more than one is not exact (default: 1)")
-    parser.add_argument("--hidden", type=int, help="bc: width of the hidden layers (default: 256)")
-    parser.add_argument("--chunk", type=int, help="bc: actions that are predicted at once")
-    parser.add_argument("--executed", type=int, help="bc: how many of them are played")
+    parser.add_argument(
+        "--run",
+        type=Path,
+        metavar="FOLDER",
+        help="output folder of the run that made the dataset, where the dataset is not in it",
+    )
+    parser.add_argument("--episodes", type=int, metavar="N", help="learn from the first N episodes (default: all)")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of the first weights and the order of the data (default: 0)"
+    )
+    parser.add_argument("--steps", type=int, metavar="N", help="gradient steps (default: bc 6000, else 5000)")
+    parser.add_argument(
+        "--batch", type=int, metavar="N", help=f"frames per gradient step (default: bc 128, else {_BATCH})"
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=1,
+        metavar="N",
+        help="bc: threads of torch; with more than one, weights differ from time to time (default: 1)",
+    )
+    parser.add_argument("--hidden", type=int, metavar="N", help="bc: width of the hidden layers (default: 256)")
+    parser.add_argument("--chunk", type=int, metavar="N", help="bc: actions predicted at once (default: 8)")
+    parser.add_argument("--executed", type=int, metavar="N", help="bc: how many of them are played (default: 8)")
     parser.add_argument("--device", default="cpu", help="act, diffusion: cpu or cuda:0 (default: cpu)")
     return parser
 

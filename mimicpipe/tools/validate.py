@@ -2,18 +2,16 @@
 
 One line a check: structure, counts, shapes, time stamps, finite numbers, statistics, videos. Where the run that made
 the dataset is at hand (its output folder holds the dataset, or --run names it), K episodes are played again in its
-simulator: each must show the recorded observations and end as it was recorded. Exit code: 0 all passed, 1 one did not,
-2 there is no dataset.
+simulator: each must show the recorded observations and end as it was recorded.
 """
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from mimicpipe.errors import ConfigError, MimicpipeError
 from mimicpipe.tools.dataset_checks import open_dataset, run_checks
+from mimicpipe.tools.exits import exit_code, tool_parser
 
 _TOLERANCE = 1e-5
 """Of observations: the same to the bit on the machine that recorded them, but another CPU may round differently."""
@@ -74,16 +72,18 @@ def report(results: Iterator[tuple[str, bool, str]]) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
-    parser = argparse.ArgumentParser(prog="validate", description="Check a LeRobot v3 dataset, one line a check.",
-                                     epilog="Exit code: 0 all passed, 1 one did not, 2 no dataset.")  # fmt: skip
-    parser.add_argument("dataset", type=Path, help="folder of a dataset")
+    parser = tool_parser(
+        "validate", __doc__, exit_codes="Exit code: 0 all passed, 1 one did not, 2 no dataset, 130 after Ctrl-C."
+    )
+    parser.add_argument("dataset", metavar="DATASET", type=Path, help="folder of a LeRobot v3 dataset")
     parser.add_argument(
         "--replay", type=int, default=4, metavar="K", help="episodes to play again (default: 4; 0: none)"
     )
     parser.add_argument("--run", type=Path, help="output folder of the run that made it, if it lies elsewhere")
     args = parser.parse_args(argv)
     root = args.dataset.expanduser().resolve()
-    try:
+
+    def work() -> int:
         failed = report(run_checks(open_dataset(root)))
         run: Any = args.run.expanduser().resolve() if args.run is not None else find_run(root)
         if failed or args.replay <= 0:
@@ -92,13 +92,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             print("--    replay        not done: the dataset lies in no run's output folder; name it with --run")
             return 0
         failed += report(replay_checks(root, run, args.replay))
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except (MimicpipeError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return int(failed > 0)
+        return int(failed > 0)
+
+    return exit_code(work)
 
 
 if __name__ == "__main__":

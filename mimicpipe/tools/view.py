@@ -5,7 +5,6 @@ every number of every frame over time, cameras, and poses in 3D: those columns w
 and `..qw, ..qx, ..qy, ..qz`. Needs the extra `view` (`pip install 'mimicpipe[view]'`), which brings rerun-sdk.
 """
 
-import argparse
 import importlib.util
 import os
 import subprocess
@@ -16,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from mimicpipe.errors import ConfigError, MimicpipeError
+from mimicpipe.errors import ConfigError
 from mimicpipe.report.format import near
 from mimicpipe.tools.dataset_checks import Dataset, open_dataset, structure
+from mimicpipe.tools.exits import exit_code, tool_parser
 from mimicpipe.tools.saved_run import dataset_roots, saved_config
 
 _POSITION, _QUATERNION = ("x", "y", "z"), ("qx", "qy", "qz", "qw")
@@ -141,27 +141,28 @@ def _pictures(data: Dataset, camera: str, episode: Mapping[str, Any]) -> Iterato
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
-    parser = argparse.ArgumentParser(prog="view", description="Write episodes as a recording that Rerun shows.")
-    parser.add_argument("path", type=Path, help="a run's output folder, or a dataset")
-    parser.add_argument("--episodes", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="default: 0 1 2")
-    parser.add_argument("--out", type=Path, help="the recording's file")
+    parser = tool_parser("view", __doc__)
+    parser.add_argument("path", metavar="DATASET|RUN", type=Path, help="folder of a dataset, or a run's output folder")
+    parser.add_argument("--episodes", type=int, nargs="+", default=[0, 1, 2], metavar="N",
+                        help="which, by their index in the dataset (default: 0 1 2)")  # fmt: skip
+    parser.add_argument("--out", type=Path, metavar="FILE", help="file of the recording (default: RUN/episodes.rrd)")
     parser.add_argument("--no-open", action="store_true", help="only write it, also where there is a display")
     args = parser.parse_args(argv)
-    try:
+
+    def work() -> int:
         root, out = find_dataset(args.path.expanduser().resolve())
         out = args.out or out
         episodes = args.episodes
         if episodes is parser.get_default("episodes"):
             episodes = episodes[: open_dataset(root).info["total_episodes"]]
         frames = write_recording(root, out, episodes)
-    except (MimicpipeError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(f"{near(out)}: {frames} frames of {len(episodes)} episodes")
-    if not args.no_open and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        return subprocess.run([sys.executable, "-m", "rerun", str(out)], check=False).returncode
-    print(f"watch it with  {near(Path(sys.executable))} -m rerun {near(out)}")
-    return 0
+        print(f"{near(out)}: {frames} frames of {len(episodes)} episodes")
+        if not args.no_open and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+            return subprocess.run([sys.executable, "-m", "rerun", str(out)], check=False).returncode
+        print(f"watch it with  {near(Path(sys.executable))} -m rerun {near(out)}")
+        return 0
+
+    return exit_code(work)
 
 
 if __name__ == "__main__":

@@ -150,14 +150,14 @@ def test_sigterm_ends_it_with_its_own_code_and_leaves_nothing(tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["task=pickk"], "collect: task=pickk: no such option; did you mean pick?"),
-        (["recorder=sync"], "collect: recorder=sync: collect takes keys of task, env, seed, allowed_targets"),
-        (["env.num_envs=4"], "collect: env.num_envs=4: collect has one env"),
-        (["env.cameras=[front]"], "collect: env.cameras=['front']: demos are kept without frames"),
-        (["env=kinematic"], "collect: env: KinematicEnv cannot be drawn"),
-        (["--port", "99999"], "collect: --port=99999: "),
-        (["--out", "/dev/null/pick.hdf5"], "collect: --out=/dev/null/pick.hdf5: no file can be made there"),
-        (["task=pick,stack"], "collect: task=pick,stack: several values; collect takes one"),
+        (["task=pickk"], "error: task=pickk: no such option; did you mean pick?"),
+        (["recorder=sync"], "error: recorder=sync: collect takes keys of task, env, seed, allowed_targets"),
+        (["env.num_envs=4"], "error: env.num_envs=4: collect has one env"),
+        (["env.cameras=[front]"], "error: env.cameras=['front']: demos are kept without frames"),
+        (["env=kinematic"], "error: env: KinematicEnv cannot be drawn"),
+        (["--port", "99999"], "error: --port=99999: "),
+        (["--out", "/dev/null/pick.hdf5"], "error: --out=/dev/null/pick.hdf5: no file can be made there"),
+        (["task=pick,stack"], "error: task=pick,stack: several values; collect takes one"),
     ],
 )
 def test_bad_input_is_one_line(arguments, message, capsys, tmp_path, monkeypatch):
