@@ -20,7 +20,7 @@ FULL: dict[str, Callable[[], list[dict[str, Any]]]] = {
 }
 SMOKE: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "state": lambda: cells.state(6, 2, 1),
-    "video": lambda: cells.video(3, 1),
+    "video": lambda: cells.video(3, 1, frames=25),
     "pipeline": lambda: cells.pipeline(2, 2),
     "memory": lambda: cells.memory(4, 20),
     "short": lambda: cells.short(100),

@@ -12,7 +12,7 @@ from typing import Any
 
 from experiments.harness import ROOT, built, compose, run_pipeline
 from experiments.recorder import writers
-from experiments.recorder.episodes import CAMERAS, FPS, STATE, make_episode
+from experiments.recorder.episodes import CAMERAS, FPS, FRAMES, STATE, make_episode
 from mimicpipe.recorders.sharded import ShardedRecorder
 
 Row = dict[str, Any]
@@ -30,10 +30,10 @@ def state(ours: int, theirs: int, repeats: int) -> list[Row]:
     return writers.compare(ways, repeats)
 
 
-def video(count: int, repeats: int) -> list[Row]:
+def video(count: int, repeats: int, frames: int = FRAMES) -> list[Row]:
     """Two cameras of 128 x 128 pixels as video, LeRobot's settings."""
     features = STATE | CAMERAS
-    episodes = [make_episode(k, features) for k in range(count)]
+    episodes = [make_episode(k, features, frames) for k in range(count)]
     ways = {
         "bare encoder": lambda: writers.bare_encoder(episodes, features),
         "lerobot": lambda: writers.lerobot(episodes[: max(1, count // 8)], features),

@@ -89,9 +89,12 @@ def bare_encoder(episodes: Sequence[Episode], features: Features) -> Timed:
 
 
 def compare(ways: dict[str, Callable[[], Timed]], repeats: int) -> list[dict[str, Any]]:
-    """A row for each way, in the order given: medians over `repeats` rounds, in which they take turns."""
-    for way in ways.values():
-        way()  # imports
+    """A row for each way, in the order given: medians over `repeats` rounds, in which they take turns.
+
+    Before several rounds there is one more, which imports what is needed; a single round is for seeing that all run.
+    """
+    for way in ways.values() if repeats > 1 else ():
+        way()
     rounds = [{name: way() for name, way in ways.items()} for _ in range(repeats)]
     return [
         {

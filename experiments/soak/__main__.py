@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if unknown := [name for name in args.section if name not in TITLES]:
         parser.error(f"unknown section {', '.join(unknown)}; choose from {', '.join(TITLES)}")
-    episodes, minutes, num_envs = (2000, 0.2, 16) if args.smoke else (100_000, 30.0, None)
+    episodes, minutes, num_envs = (1000, 0.1, 16) if args.smoke else (100_000, 30.0, None)
     episodes, minutes, num_envs = args.episodes or episodes, args.minutes or minutes, args.num_envs or num_envs
     out = results_folder("soak", args.out, smoke=args.smoke)
     description = describe_machine()  # before the first result makes the work tree differ from the commit

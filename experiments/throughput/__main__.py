@@ -55,7 +55,7 @@ def smoke() -> dict[str, Callable[[], list[dict[str, Any]]]]:
     cases_a = (orchestration.Case(1, 3), orchestration.Case(64, 64))
     cases_b = (physics.Case(1, 2), physics.Case(16, 16))
     cases_d = (peer.Case(1, 1, 1, compare=True), peer.Case(4, 4, 1))
-    toy = ("num_demos=4", "max_attempts=4", "env.num_envs=1,4", "seed=0")
+    toy = ("num_demos=4", "max_attempts=4", "env.num_envs=1,4", "seed=0", "preview=false")
     return {
         "orchestration": lambda: orchestration.measure(cases_a, repeats=2),
         "physics": lambda: physics.measure(cases_b, repeats=1),
