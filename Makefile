@@ -79,6 +79,9 @@ format: $(STAMP) ## let ruff rewrite the sources
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
+# Of the lines it is given, those of packages that requirements.lock does not have.
+ADDED = awk -F'[= ]' 'NR == FNR { known[$$1]; next } !($$1 in known)' requirements.lock -
+
 # Newest versions that pyproject.toml allows, for every platform; without index addresses, so that any mirror will do.
 # Isaac Lab's botocore wants an older python-dateutil than the rest may have.
 lock: $(STAMP) ## write requirements.lock anew (needs uv, which setup installs)
@@ -89,10 +92,10 @@ lock: $(STAMP) ## write requirements.lock anew (needs uv, which setup installs)
 	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet --output-file requirements-isaaclab.lock
 	$(PY) -m uv pip compile pyproject.toml --extra mujoco_warp --constraint requirements.lock --upgrade --universal \
 	  --python-version 3.12 --no-emit-index-url --no-annotate --no-header --quiet \
-	  | grep -E '^(mujoco-warp|warp-lang)==' > requirements-warp.lock
+	  | $(ADDED) > requirements-warp.lock
 	$(PY) -m uv pip compile pyproject.toml --extra cluster --constraint requirements.lock --upgrade --universal \
 	  --python-version 3.12 --no-emit-index-url --no-annotate --no-header --quiet \
-	  | grep -E '^(jsonschema|jsonschema-specifications|msgpack|ray|referencing|rpds-py)==' > requirements-cluster.lock
+	  | $(ADDED) > requirements-cluster.lock
 
 clean: ## remove .venv/, .venv-isaaclab/, .venv-openwandb/ and caches, site/; outputs/ stays
 	rm -rf $(VENV) $(PEER) $(WANDB_SERVER) site *.egg-info .pytest_cache .ruff_cache .hypothesis
@@ -135,7 +138,7 @@ $(WARP): requirements-warp.lock $(STAMP)
 	@touch $@
 
 $(CLUSTER): requirements-cluster.lock $(STAMP)
-	@$(PY) -m uv --version >/dev/null 2>&1 && install="$(PY) -m uv pip install --python $(PY)" \
+	@$(PY) -m uv --version >/dev/null 2>&1 && install="$(PY) -m uv pip install --compile-bytecode --python $(PY)" \
 	  || install="$(PY) -m pip install --disable-pip-version-check"; \
 	$$install --quiet --requirement requirements-cluster.lock --constraint requirements.lock
 	@touch $@

@@ -1,5 +1,6 @@
 """Schema of the group `cluster`: whether one process makes a run's attempts, or several share them."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,7 @@ from mimicpipe.schema import at_least
 
 RAY_CLUSTER = "mimicpipe.cluster.ray_launcher.RayLauncher"
 _SYNC_RECORDER = "mimicpipe.recorders.lerobot.LeRobotRecorder"
+_ADDRESS = re.compile(r"auto|(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):[0-9]{1,5}")
 
 
 @dataclass
@@ -38,6 +40,11 @@ def check_cluster(run: dict[str, Any]) -> None:
     """Raise ConfigError where workers cannot share the run's attempts, or its dataset."""
     if run["cluster"]["_target_"] is None:
         return
+    address = run["cluster"].get("address")
+    if run["cluster"]["_target_"] == RAY_CLUSTER and address is not None and not _ADDRESS.fullmatch(address):
+        raise ConfigError(
+            f"cluster.address={address}: expected auto, or host:port of a Ray cluster's head, or null, which starts one"
+        )
     if run["pool"]["_target_"] == GROWING_POOL:
         raise ConfigError(
             "cluster=ray: with pool=growing an attempt depends on those before it, so workers cannot share them; "
@@ -48,8 +55,10 @@ def check_cluster(run: dict[str, Any]) -> None:
             "cluster=ray: recorder=sync writes the dataset itself, so workers cannot share it; "
             "use recorder=async, sharded, hdf5 or none"
         )
-    if run["env"]["device"] != "cpu" and not run["cluster"].get("gpus_per_worker", 1):
-        raise ConfigError(
-            f"env.device={run['env']['device']}: a worker sees the GPUs that Ray reserves for it; "
-            "give cluster.gpus_per_worker, 1 or a part"
-        )
+    devices = {"env.device": run["env"]["device"], "generator.device": run["generator"].get("device", "cpu")}
+    for key, device in devices.items():
+        if device != "cpu" and not run["cluster"].get("gpus_per_worker", 1):
+            raise ConfigError(
+                f"{key}={device}: a worker sees the GPUs that Ray reserves for it; "
+                "give cluster.gpus_per_worker, 1 or a part"
+            )

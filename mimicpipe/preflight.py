@@ -21,6 +21,8 @@ from mimicpipe.training.kinds import check_playable
 NULL_RECORDER = "mimicpipe.recorders.none.NullRecorder"
 FAILED_SUFFIX = "_failed"
 """Of the root and repo_id of the dataset of failed attempts."""
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]*://")
+"""How those of fsspec, as s3://, gs:// and file://, begin."""
 BUNDLED_DEMOS = Path(__file__).parent / "assets" / "source_demos"
 
 
@@ -43,7 +45,7 @@ def check_machine(config: RunConfig) -> None:
             "cluster=ray: needs the extra cluster (ray not installed); get it with `make cluster` or "
             "pip install -e '.[cluster]', or use cluster=none"
         )
-    _check_device("env.device", config.env["device"])
+    check_devices(config, here=config.cluster["_target_"] is None)  # workers check for themselves
     if config.generator["_target_"] == POLICY_GENERATOR:
         _check_policy(config.generator)
     for path in source_demo_paths(config):
@@ -58,10 +60,15 @@ def resolved_root(root: str) -> Path:
     """A dataset's root as an absolute path without links, so that two names of one folder are the same.
 
     Raises:
-        ConfigError: empty, the root of a file system, or a link that leads nowhere.
+        ConfigError: empty, an address, the root of a file system, or a link that leads nowhere.
     """
     if not root.strip():
         raise ConfigError(f"dataset.root={root}: is empty; name a folder that does not exist yet")
+    if _ADDRESS.match(root):
+        raise ConfigError(
+            f"dataset.root={root}: is an address, and a dataset is written into a folder (cluster=ray: one that all "
+            "machines share); name one, and copy the dataset from there"
+        )
     given = Path(root).expanduser().absolute()
     if given.is_symlink() and not given.exists():
         raise ConfigError(f"dataset.root={given}: exists, and is a link that leads nowhere; choose another")
@@ -145,15 +152,27 @@ def _check_policy(generator: dict[str, Any]) -> None:
         check_playable(Path(generator["checkpoint"]).expanduser())
     except ConfigError as error:
         raise ConfigError(f"generator.checkpoint={generator['checkpoint']}: {error}") from None
-    _check_device("generator.device", generator["device"])
 
 
-def _check_device(key: str, device: str) -> None:
+def check_devices(config: RunConfig, *, here: bool = True) -> None:
+    """Check the names of the devices that a run uses, and, with `here`, that this machine has them.
+
+    Raises:
+        ConfigError: names the key, the value and what there is.
+    """
+    _check_device("env.device", config.env["device"], here)
+    if config.generator["_target_"] == POLICY_GENERATOR:
+        _check_device("generator.device", config.generator["device"], here)
+
+
+def _check_device(key: str, device: str, here: bool) -> None:
     if device == "cpu":
         return
     match = re.fullmatch(r"cuda(?::(\d+))?", device)
     if not match:
         raise ConfigError(f"{key}={device}: expected cpu, cuda or cuda:N")
+    if not here:
+        return
     count = cuda_device_count()
     if not count:
         why = "no NVIDIA driver is installed" if count is None else "the driver sees no GPU"

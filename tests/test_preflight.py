@@ -194,5 +194,38 @@ def test_what_workers_cannot_share_is_refused(monkeypatch):
         "cluster=ray", "recorder=sync"
     )
     assert "env.device=cuda: a worker sees the GPUs that Ray reserves" in fault("cluster=ray", "env.device=cuda")
+    policy = ["generator=policy", "generator.checkpoint=x", "generator.device=cuda"]
+    assert "generator.device=cuda: a worker sees the GPUs that Ray reserves" in fault("cluster=ray", *policy)
     assert "cluster.num_workers=0: expected an integer >= 1" in fault("cluster=ray", "cluster.num_workers=0")
     assert "cluster.num_worker: no such key" in fault("cluster=ray", "+cluster.num_worker=2")
+
+
+def test_devices_are_those_of_the_workers_not_of_this_machine(monkeypatch):
+    monkeypatch.setattr(preflight, "find_spec", lambda name: object())
+    monkeypatch.setattr(preflight, "cuda_device_count", lambda: None)
+    (job,) = jobs("cluster=ray", "cluster.gpus_per_worker=0.5", "env.device=cuda")
+    with pytest.raises(ConfigError, match=r"env\.device=cuda: no CUDA on this machine"):
+        preflight.check_devices(job.config)  # as a worker does
+    assert "env.device=gpu: expected cpu, cuda or cuda:N" in fault(
+        "cluster=ray", "cluster.gpus_per_worker=1", "env.device=gpu"
+    )
+
+
+@pytest.mark.parametrize("address", ["auto", "10.0.0.1:6379", "head.node:6379", "'[fe80::1]:6379'", "null"])
+def test_addresses_of_a_ray_cluster(address, monkeypatch):
+    monkeypatch.setattr(preflight, "find_spec", lambda name: object())
+    assert jobs("cluster=ray", f"cluster.address={address}")
+
+
+@pytest.mark.parametrize("address", ["local", "10.0.0.1", "'ray://head:10001'", "'head:'", "'head:6379/x'", "''"])
+def test_what_is_no_address_of_a_ray_cluster_is_refused(address, monkeypatch):
+    monkeypatch.setattr(preflight, "find_spec", lambda name: object())
+    expected = f"cluster.address={address.strip(chr(39))}: expected auto, or host:port of a Ray cluster's head, or null"
+    assert expected in fault("cluster=ray", f"cluster.address={address}")
+
+
+@pytest.mark.parametrize("root", ["s3://bucket/set", "memory://set", "file:///shared/set", "hf::s3://bucket/set"])
+def test_a_dataset_is_written_into_a_folder_not_to_an_address(root):
+    assert f"dataset.root={root}: is an address, and a dataset is written into a folder" in fault(
+        f"dataset.root='{root}'"
+    )

@@ -114,7 +114,7 @@ class Driver:
         Raises:
             WorkerLostError: it is gone, or does not answer.
         """
-        checked, told_at = False, None
+        heard, checked, told_at = False, False, None
         while True:
             order = Order(self._shared.horizon, self._shared.budget.stop_reason)
             if order.stop is not None:
@@ -122,19 +122,22 @@ class Driver:
                 if time.monotonic() - told_at > self._end_within_s:
                     _log.warning("worker %d has not ended within %g s, and is killed", number, self._end_within_s)
                     return
-            report = await self._answer(worker, order)
+            report = await self._answer(worker, order, heard)
+            heard = True
             if not checked and report.fault is None and report.phase != STARTING:
                 checked = await self._check_folder(assignment)
             self._take(number, report)
             if report.phase == ENDED:
                 return
 
-    async def _answer(self, worker: WorkerHandle, order: Order) -> Report:
+    async def _answer(self, worker: WorkerHandle, order: Order, heard: bool) -> Report:
         limit = self._launcher.worker_timeout_s
         try:
             return await asyncio.wait_for(worker.poll(order), limit)
         except TimeoutError:
-            raise WorkerLostError(f"it has not answered for {limit:g} s") from None
+            what = "answered for" if heard else "begun within"
+            why = "" if heard else " (is there room for it, or do other runs hold the processors?)"
+            raise WorkerLostError(f"it has not {what} {limit:g} s{why}") from None
 
     async def _check_folder(self, assignment: Assignment) -> bool:
         """Whether what the worker writes arrives where the dataset is assembled; a failure ends the run."""

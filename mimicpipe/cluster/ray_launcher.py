@@ -2,12 +2,16 @@
 
 import asyncio
 import contextlib
+import fcntl
+import glob
 import logging
 import os
 import shutil
 import signal
+import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -20,6 +24,13 @@ _STORE_BYTES = 80 * 1024**2
 """Of Ray's object store, which hardly holds anything; Ray wants no less."""
 _MOST_WORDS = 400
 """Characters of an error of Ray's that are shown."""
+_PREFIX = "mimicpipe-ray-"
+_SETTLED_AFTER_S = 60.0
+"""A folder that is older than this is locked, or abandoned."""
+_LONGEST_PLACE = 20
+"""Characters. Ray appends up to 64 to its folder, and the path of a socket has 107 at most."""
+_REACHED_WITHIN_S = 10.0
+"""How long the head of a Ray cluster may take to be reached."""
 
 
 class RayLauncher:
@@ -48,7 +59,7 @@ class RayLauncher:
         self.threads: int | None = cpus_per_worker
         self._address = address
         self._gpus = gpus_per_worker
-        self._folder: str | None = None
+        self._folder: _Folder | None = None
         self._actor: Any = None
         self._ray: Any = None
 
@@ -59,16 +70,18 @@ class RayLauncher:
             ClusterError: it cannot be started or reached.
             ConfigError: it has fewer processors or GPUs than the workers ask for.
         """
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
-        import ray
+        where = "cluster=ray" if self._address is None else f"cluster.address={self._address}"
+        try:
+            if self._address not in (None, "auto"):
+                _reach(self._address)
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+            import ray
 
-        self._ray = ray
-        with _own_signal_handlers():
-            try:
+            self._ray = ray
+            with _own_signal_handlers():
                 ray.init(**self._arguments())
-            except Exception as error:
-                where = f"cluster.address={self._address}" if self._address is not None else "cluster=ray"
-                raise ClusterError(f"{where}: no Ray cluster: {_one_line(error)}") from error
+        except Exception as error:
+            raise ClusterError(f"{where}: no Ray cluster: {_one_line(error)}") from error
         self._check_size(ray.cluster_resources())
         options: dict[str, Any] = {"num_cpus": self.threads, "num_gpus": self._gpus, "max_restarts": 0}
         self._actor = ray.remote(**options)(WorkerActor)
@@ -78,13 +91,13 @@ class RayLauncher:
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
         if self._address is not None:
             return {"address": self._address, **quiet}
-        self._folder = tempfile.mkdtemp(prefix="mimicpipe-ray-")
+        self._folder = _Folder()
         return {
             "address": "local",  # not one that happens to run here
             "num_cpus": self.num_workers * (self.threads or 1),
             "object_store_memory": _STORE_BYTES,
             "include_dashboard": False,
-            "_temp_dir": self._folder,
+            "_temp_dir": self._folder.path,
             **quiet,
         }
 
@@ -109,7 +122,7 @@ class RayLauncher:
             ray.shutdown()
         folder, self._folder = self._folder, None
         if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+            folder.remove()
 
 
 class RayWorker:
@@ -178,6 +191,48 @@ class _Forward(logging.Handler):
         self._warn(self.format(record))
 
 
+class _Folder:
+    """A new folder for Ray's sockets and logs, and its lock; folders of runs that were killed are removed.
+
+    It is in /tmp where the usual place would make the sockets' paths too long.
+    """
+
+    def __init__(self) -> None:
+        usual = tempfile.gettempdir()
+        place = "/tmp" if len(usual) > _LONGEST_PLACE else usual
+        for left in glob.glob(f"{place}/{_PREFIX}*"):
+            with contextlib.suppress(OSError):  # it is held, another user's, or has just gone
+                _remove_abandoned(left)
+        self.path = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
+        self._lock = _locked(self.path)
+
+    def remove(self) -> None:
+        """Remove it with everything in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def _locked(folder: str) -> int:
+    """An open folder that no other process can lock as long as this one lives; OSError where one has."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _remove_abandoned(folder: str) -> None:
+    """Remove a folder of this user's that no process has locked, nor is about to lock."""
+    status = os.stat(folder)
+    if status.st_uid != os.getuid() or time.time() - status.st_mtime < _SETTLED_AFTER_S:
+        return
+    lock = _locked(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(lock)
+
+
 @contextlib.contextmanager
 def _own_signal_handlers() -> Generator[None]:
     """Put this process's signal handlers back: Ray installs its own, and a signal is to end the run well."""
@@ -190,6 +245,12 @@ def _own_signal_handlers() -> Generator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _reach(address: str) -> None:
+    """Raise OSError unless something answers at host:port: Ray itself would try for a quarter of an hour."""
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host.strip("[]"), int(port)), _REACHED_WITHIN_S).close()
 
 
 def _one_line(error: BaseException) -> str:

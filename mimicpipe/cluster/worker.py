@@ -19,6 +19,7 @@ from mimicpipe.pipeline.metrics import run_metrics
 from mimicpipe.pipeline.run_state import RunState
 from mimicpipe.pipeline.telemetry import IdleTimingSelector
 from mimicpipe.pools.growing import GrowingPool
+from mimicpipe.preflight import check_devices
 from mimicpipe.recorders.finalizing import PatientExecutor, finalize
 from mimicpipe.report.sample import EpisodeSample, Take
 from mimicpipe.resume import is_recorded_failure
@@ -105,6 +106,7 @@ class ShareRun:
 
     def _generate(self) -> None:
         config, selector = self._assignment.config, IdleTimingSelector()
+        check_devices(config)
         with ExitStack() as stack:
             env = build.build_env(config)
             stack.callback(env.close)

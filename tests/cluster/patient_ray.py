@@ -9,27 +9,33 @@ import sys
 import time
 from pathlib import Path
 
-os.environ["RAY_agent_register_timeout_ms"] = "600000"  # noqa: SIM112 - its name; read when Ray is imported
-import ray._private.services as services
-
-_PATIENCE_S = 600.0
-_get_node = services.get_node
+_PATIENCE_S = 240.0
 
 
-def get_node(*where):
-    """As Ray's own, but it waits for the node."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            return _get_node(*where)
-        except RuntimeError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
+def be_patient():
+    """Let `ray.init` wait for the processes of Ray."""
+    os.environ["RAY_agent_register_timeout_ms"] = "600000"  # noqa: SIM112 - its name; read when Ray is imported
+    import ray._private.services as services
+
+    get_node_now = services.get_node
+
+    def get_node(*where):
+        """As Ray's own, but it waits for the node."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                return get_node_now(*where)
+            except RuntimeError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+    services.get_node = get_node
 
 
-services.get_node = get_node
-script = Path(__file__).parents[2] / "run.py"
-sys.argv[0] = str(script)
-sys.path[0] = str(script.parent)
-runpy.run_path(str(script), run_name="__main__")
+if __name__ == "__main__":
+    be_patient()
+    script = Path(__file__).parents[2] / "run.py"
+    sys.argv[0] = str(script)
+    sys.path[0] = str(script.parent)
+    runpy.run_path(str(script), run_name="__main__")

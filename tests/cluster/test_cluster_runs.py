@@ -46,7 +46,9 @@ def record(folder):
 def same(folder, whole):
     assert rows(folder) == rows(whole)
     for name in ("dataset", "dataset_failed"):
-        assert digest(folder / name) == digest(whole / name)
+        assert (folder / name).exists() == (whole / name).exists()
+        if (whole / name).exists():
+            assert digest(folder / name) == digest(whole / name)
     assert list(folder.glob(".*")) == [folder / ".hydra"]
 
 
@@ -85,9 +87,10 @@ def test_workers_make_the_dataset_of_one_process(whole, tmp_path, arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("limit", ["max_attempts=7", "max_failures=2"])
-def test_limits_are_exact(tmp_path, limit):
-    for name, cluster in {"whole": [], "run": [*WORKERS, "+cluster.num_workers=2"]}.items():
+@pytest.mark.parametrize("limit", ["max_attempts=7", "max_failures=2", "num_demos=1", "max_attempts=1"])
+@pytest.mark.parametrize("num_workers", [1, 2, 5])
+def test_limits_are_exact(tmp_path, limit, num_workers):
+    for name, cluster in {"whole": [], "run": [*WORKERS, f"+cluster.num_workers={num_workers}"]}.items():
         assert run(*BASE, *cluster, limit, f"hydra.run.dir={name}", cwd=tmp_path) == 0
     same(tmp_path / "run", tmp_path / "whole")
     assert record(tmp_path / "run")["exit_reason"] == record(tmp_path / "whole")["exit_reason"] == limit.split("=")[0]
@@ -133,7 +136,30 @@ def test_a_worker_that_is_lost_too_often_ends_the_run(tmp_path, capfd):
 def test_a_worker_that_does_not_answer_is_lost(tmp_path, capfd):
     arguments = ["+cluster.max_retries=0", "+cluster.worker_timeout_s=0.2", "+cluster.silent=[1]"]
     assert run(*BASE, *WORKERS, *arguments, "hydra.run.dir=run", cwd=tmp_path) == 1
-    assert "error: worker 1 was lost: it has not answered for 0.2 s" in capfd.readouterr().err
+    assert "error: worker 1 was lost: it has not begun within 0.2 s (is there room for it" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recorder", [["recorder=hdf5"], ["recorder=none", "recorder.save_failed=false"]])
+def test_other_recorders(tmp_path, recorder):
+    for name, cluster in {"whole": [], "run": WORKERS}.items():
+        assert run(*BASE, *cluster, *recorder, f"hydra.run.dir={name}", cwd=tmp_path) == 0
+    same(tmp_path / "run", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("elsewhere", ["missing", "of_its_own"])
+def test_a_worker_that_does_not_see_the_folder_is_one_line(tmp_path, capfd, monkeypatch, elsewhere):
+    monkeypatch.setattr("mimicpipe.recorders.shard._SEEN_WITHIN_S", 0.2)
+    folder = tmp_path / elsewhere
+    if elsewhere == "of_its_own":
+        folder.mkdir()
+        (folder / "token").write_text("of another run")
+    arguments = [*WORKERS, f"+cluster.elsewhere={{1:{folder}}}"]
+    assert run(*BASE, *arguments, "hydra.run.dir=run", cwd=tmp_path) == 2
+    (error,) = (line for line in capfd.readouterr().err.splitlines() if line.startswith("error: "))
+    assert error.startswith("error: worker 1: dataset.root: ")
+    assert "is not seen by this worker; choose a folder that all machines share, by the same path" in error
+    assert not (tmp_path / "run" / "dataset").exists()
 
 
 def test_what_is_wrong_in_a_worker_is_one_line(tmp_path, capfd):
