@@ -4,20 +4,28 @@
     cfg.recorders.lerobot.root = "datasets/lift"
     cfg.recorders.lerobot.task = "Lift the cube."
 
-Observations before each step and its action are kept on the env's device. When slots are reset, their episodes are
-copied to the host, and a thread makes them durable while the simulator goes on. Closing the environment makes the
-dataset of them. What a killed process leaves becomes a dataset with `python -m mimicpipe.tools.recover ROOT`.
+Observations before each step and its action are kept on the env's device. When the manager exports slots' episodes (as
+it does before a reset, or as its `export_episodes` is called), they are copied to the host, and a thread makes them
+durable while the simulator goes on. Closing the environment makes the dataset of them. What a killed process leaves
+becomes a dataset with `python -m mimicpipe.tools.recover ROOT`.
 
 Needs the extra `isaaclab`; nothing else of mimicpipe imports this module.
 """
 
 import logging
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from isaaclab.managers import DatasetExportMode, RecorderManagerBaseCfg, RecorderTerm, RecorderTermCfg
+from isaaclab.managers import (
+    DatasetExportMode,
+    RecorderManager,
+    RecorderManagerBaseCfg,
+    RecorderTerm,
+    RecorderTermCfg,
+)
 from isaaclab.utils import configclass
 from torch import Tensor
 
@@ -33,6 +41,7 @@ _log = logging.getLogger("mimicpipe")
 _FIRST_CAPACITY = 64
 """Steps for which buffers have room at first; they double when an episode is longer."""
 _NOTHING = (None, None)
+_SUCCEEDED = DatasetExportMode.EXPORT_SUCCEEDED_ONLY
 
 
 class RolloutBuffers:
@@ -97,9 +106,10 @@ class LeRobotRecorderTerm(RecorderTerm):
 
     Columns are those of `env=isaaclab`: `observation.state` (the group `policy`), `observation.<group>`,
     `observation.images.<term>`, and `action`, as it was given to `step`. Quaternions stay as Isaac Lab has them, xyzw
-    since version 3. An episode ends with its slot's reset, and is a success if the termination term says so; where the
-    environment has none of that name, nothing is known, and it counts as one. Its initial state goes with it, as Isaac
-    Lab's recorders write it.
+    since version 3. An episode ends where the manager exports it: before its slot's reset, or when somebody calls the
+    manager's `export_episodes`; what its `reset` discards is not recorded. It is a success if the termination term or
+    `set_success_to_episodes` says so; where neither says anything, nothing is known, and it counts as one. Its initial
+    state goes with it, as Isaac Lab's recorders write it.
 
     Attributes:
         path: the dataset, once the manager has been closed; None without an episode.
@@ -123,9 +133,21 @@ class LeRobotRecorderTerm(RecorderTerm):
         self._buffers = RolloutBuffers(env.num_envs, env.device)
         self._observations: ObservationMap | None = None
         self._recorder: AsyncLeRobotRecorder | None = None
+        self._hears_exports = False
+        self._ending: dict[int, bool | None] = {}
+        """What the termination term says of slots that are about to be reset; None: nothing."""
+
+    def reset(self, env_ids: Sequence[int] | None = None) -> dict[str, Any]:
+        """Forget the episodes in progress of slots, as the manager does."""
+        ids = self._ids(env_ids)
+        self._buffers.clear(ids)
+        for env_id in ids:
+            self._ending.pop(env_id, None)
+        return {}
 
     def record_pre_step(self) -> tuple[None, None]:
         """Keep what the slots show, and what they are about to do."""
+        self._hear_exports()
         action = self._env.action_manager.action
         if self._observations is None:
             self._observations = ObservationMap(self._env.obs_buf)
@@ -135,17 +157,53 @@ class LeRobotRecorderTerm(RecorderTerm):
         return _NOTHING
 
     def record_pre_reset(self, env_ids: Sequence[int] | None) -> tuple[None, None]:
-        """Commit the episodes of slots that are about to be reset."""
+        """Look whether slots that are about to be reset have succeeded; the manager exports their episodes next."""
+        self._hear_exports()
+        ids = self._ids(env_ids)
+        self._ending.update(zip(ids, self._success(ids), strict=True))
+        return _NOTHING
+
+    def export(self, manager: RecorderManager, env_ids: Sequence[int] | slice | None) -> None:
+        """Commit the episodes of slots, which the manager is about to export."""
         ids = self._ids(env_ids)
         ended = [env_id for env_id in ids if self._buffers.episode_length(env_id) > 0]
-        if ended and self._recorder is not None:
-            success = self._success(ended)
-            for env_id, succeeded in zip(ended, success, strict=True):
+        if ended and self._recorder is not None and self.path is None:
+            success = {env_id: self._succeeded(manager, env_id) for env_id in ended}
+            for env_id, succeeded in success.items():
                 self._buffers.metadata.setdefault(env_id, {})["success"] = succeeded
-            wanted = [env_id for env_id, good in zip(ended, success, strict=True) if good or not self.cfg.success_only]
-            self._recorder(self._buffers, wanted)
+            every = not (self.cfg.success_only or manager.cfg.dataset_export_mode == _SUCCEEDED)
+            self._recorder(self._buffers, [env_id for env_id in ended if every or success[env_id]])
         self._buffers.clear(ids)
-        return _NOTHING
+        for env_id in ids:
+            self._ending.pop(env_id, None)
+
+    def _succeeded(self, manager: RecorderManager, env_id: int) -> bool:
+        """Whether an episode that ends is a success.
+
+        Before a reset the manager says no of every slot of which it knows nothing; else what it says was told to it.
+        """
+        told = manager.get_episode(env_id).success
+        if env_id in self._ending:
+            return self._ending[env_id] in (True, None) or bool(told)
+        if told is not None:
+            return bool(told)
+        return self._success([env_id])[0] is not False
+
+    def _hear_exports(self) -> None:
+        """Be told of the manager's exports from now on; it tells no term of them."""
+        if self._hears_exports:
+            return
+        self._hears_exports = True
+        manager = self._env.recorder_manager
+        known = weakref.ref(manager)  # the manager is closed as its last reference goes
+
+        def export_episodes(env_ids: Any = None, demo_ids: Sequence[int] | None = None) -> None:
+            manager = known()
+            assert manager is not None
+            self.export(manager, env_ids)
+            type(manager).export_episodes(manager, env_ids, demo_ids)
+
+        manager.export_episodes = export_episodes
 
     def record_post_reset(self, env_ids: Sequence[int] | None) -> tuple[None, None]:
         """Keep the states in which episodes begin."""
@@ -198,9 +256,9 @@ class LeRobotRecorderTerm(RecorderTerm):
             return None
         return manager.get_term(self.cfg.success_term)
 
-    def _success(self, env_ids: Sequence[int]) -> list[bool]:
+    def _success(self, env_ids: Sequence[int]) -> list[bool | None]:
         term = self._success_term()
-        return [True] * len(env_ids) if term is None else term[list(env_ids)].bool().tolist()
+        return [None] * len(env_ids) if term is None else term[list(env_ids)].bool().tolist()
 
     def _ids(self, env_ids: Any) -> list[int]:
         if env_ids is None:
@@ -260,7 +318,7 @@ class LeRobotRecorderTermCfg(RecorderTermCfg):
     """Control rate, Hz; None: what the environment's step takes."""
     robot_type: str | None = None
     success_only: bool = False
-    """Leave out episodes that the success term does not call successful."""
+    """Leave out episodes that are no success, as EXPORT_SUCCEEDED_ONLY as `dataset_export_mode` does, too."""
     success_term: str = "success"
     """Termination term that tells successes."""
     use_videos: bool = True

@@ -118,6 +118,7 @@ def test_a_missing_peer_is_named_in_one_line_with_what_to_install(capsys, monkey
 
 
 @pytest.mark.isaaclab
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(not is_installed(), reason="the extra isaaclab is not installed: make isaaclab")
 def test_the_peer_is_measured_and_generates_the_same(tmp_path):
     rows = peer.measure([peer.Case(1, 1, 1, compare=True), peer.Case(3, 3, 2)])

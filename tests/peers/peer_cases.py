@@ -24,7 +24,10 @@ def written(file: Path, demos: list[SourceDemo]) -> Path:
 
 
 def random_demo(number: int) -> SourceDemo:
-    """A demo of task stack with smooth random poses and a grasp at a random step."""
+    """A demo of task stack with smooth random poses and a grasp at a random step.
+
+    In each step the eef covers half of the way to its target, whose rotation is another.
+    """
     length = 36 + 2 * (number % 8)
     generator = torch.Generator().manual_seed(number)
 
@@ -35,14 +38,17 @@ def random_demo(number: int) -> SourceDemo:
         position = torch.tensor([0.5, 0.0, 0.2]) + spread * vector[:, :3]
         return poses.make_pose(position, poses.matrix_from_axis_angle(vector[:, 3:]))
 
+    measured, wished = path(0.1), path(0.1)
+    here = measured[:, :3, 3]
+    target = poses.make_pose(here + 2.0 * torch.diff(here, dim=0, append=here[-1:]), wished[:, :3, :3])
     edge = int(torch.randint(12, 28, (), generator=generator))
     signal = torch.arange(length) >= edge
     gripper = torch.where(signal, -1.0, 1.0)[:, None] * torch.rand(length, 1, generator=generator)
     info = DatagenInfo(
-        eef_pose={"panda": path(0.1)},
+        eef_pose={"panda": measured},
         object_poses={"cubeA": path(0.1), "cubeB": path(0.1)},
         subtask_term_signals={"grasp": signal},
-        target_eef_pose={"panda": path(0.1)},
+        target_eef_pose={"panda": target},
         gripper_action={"panda": gripper},
     )
     return SourceDemo(f"demo_{number}", info, torch.cat((torch.zeros(length, 7), gripper), dim=1))

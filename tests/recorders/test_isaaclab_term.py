@@ -122,6 +122,18 @@ def test_successes_only(tmp_path):
 
 
 @pytest.mark.slow
+def test_episodes_end_where_the_manager_exports_or_discards_them(tmp_path):
+    root = tmp_path / "dataset"
+    done = recording(root, "by_hand")
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout.splitlines()[-1])["shown"]
+    expected = [(0, 0, 3, True), (1, 0, 3, False), (1, 3, 4, True), (2, 2, 5, True), (0, 3, 4, True)]
+    assert [(row["length"], row["success"]) for row in read_episode_metadata(root)] == [e[2:] for e in expected]
+    actions = [step["action"][slot] for slot, start, length, _ in expected for step in seen[start : start + length]]
+    assert np.array_equal(np.array(frames(root)["action"], np.float32), np.array(actions, np.float32))
+
+
+@pytest.mark.slow
 def test_a_killed_process_leaves_what_can_be_recovered(everything, tmp_path):
     root = tmp_path / "dataset"
     done = recording(root, "killed")

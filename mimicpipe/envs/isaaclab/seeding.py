@@ -37,7 +37,10 @@ class GeneratorStates:
     @classmethod
     def seeded(cls, seed: int, device: torch.device) -> "GeneratorStates":
         """Those after seeding; the generators are left there."""
-        torch.manual_seed(seed % _TORCH_SEEDS)
+        # `torch.manual_seed` also notes down the call stack for every kind of device that is not in use: 0.5 ms.
+        torch.default_generator.manual_seed(seed % _TORCH_SEEDS)
+        if device.type == "cuda":
+            torch.cuda.manual_seed_all(seed % _TORCH_SEEDS)
         np.random.seed(seed % _NUMPY_SEEDS)
         random.seed(seed)
         return cls.now(device)

@@ -6,9 +6,10 @@ from functools import partial
 
 import numpy as np
 import torch
-from isaaclab_marks import PICK_ABS, SLOW, require
+from isaaclab_marks import PICK, PICK_ABS, SLOW, require
 
 from mimicpipe import rng
+from mimicpipe.envs.isaaclab.cpu_graph import CpuGraph
 from mimicpipe.envs.isaaclab.env import IsaacLabEnv
 from mimicpipe.envs.isaaclab.state import SceneStates
 from mimicpipe.pools.scripted import load_scripted
@@ -38,6 +39,31 @@ def test_poses_as_actions_and_slots_apart():
         env.step(actions, torch.tensor([1]))  # the other slot is not asked for the zero quaternion of its row
         assert bool(env.finite().all())
         assert all(demo.success for demo in load_scripted(env, 2, seed=0))
+    finally:
+        env.close()
+
+
+class Twice(CpuGraph):
+    """A replay that is another motion."""
+
+    def _replaying(self, name, simulate):
+        def run() -> None:
+            for _ in range(2 if self.enabled else 1):
+                simulate()
+
+        return staticmethod(run)
+
+
+def test_a_replay_that_changes_bits_is_seen_and_not_used(monkeypatch, caplog):
+    monkeypatch.setattr("mimicpipe.envs.isaaclab.env.CpuGraph", Twice)
+    with caplog.at_level(logging.WARNING, logger="mimicpipe"):
+        env = IsaacLabEnv(PICK, 1)
+    try:
+        assert [r.getMessage() for r in caplog.records if r.name == "mimicpipe"] == [
+            "env.cpu_graph: the replayed physics differs from the launched one here, so it is not used"
+        ]
+        assert not env.replays_physics
+        assert all(demo.success for demo in load_scripted(env, 1, seed=0))
     finally:
         env.close()
 

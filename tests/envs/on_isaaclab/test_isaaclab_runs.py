@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from in_process import run_main
 from isaaclab_marks import MARKS, PICK, require
+from isaaclab_stack_demos import write_stack_demos
 
 from mimicpipe.preflight import BUNDLED_DEMOS
 from mimicpipe.recorders.digest import digest
@@ -88,3 +89,14 @@ def test_skills_are_planned_to_on_isaac_lab(tmp_path):
     root, record = generate(tmp_path, "env.num_envs=2", "num_demos=2", "generator=skillgen", "planner=linear")
     assert record["counts"]["successes"] == 2
     assert len(list(root.glob("data/**/*.parquet"))) == 1
+
+
+@pytest.mark.slow
+def test_isaac_labs_own_stack_task_becomes_a_dataset(tmp_path):
+    demos = write_stack_demos(tmp_path / "stack.hdf5")
+    more = (f"pool.path={demos}", "env.num_envs=2", "num_demos=1", "max_attempts=4", "task.datagen.settle_steps=15")
+    assert run_main((RUN[0] + "_stack", *RUN[2:], *more), tmp_path) == 0
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["counts"]["successes"] == 1
+    features = json.loads((tmp_path / "run" / "dataset" / "meta" / "info.json").read_text())["features"]
+    assert features["action"]["shape"] == [7]
