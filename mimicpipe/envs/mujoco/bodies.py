@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import mujoco
+import numpy as np
 
 from mimicpipe.envs.mujoco.panda import OBJECT_BIT, ROBOT_BITS, TABLE_BIT
 from mimicpipe.envs.tasks.base import FixtureSpec, ObjectSpec, PartSpec, Rgba, Shape
@@ -20,6 +21,10 @@ _JOINTS = {"slide": mujoco.mjtJoint.mjJNT_SLIDE, "hinge": mujoco.mjtJoint.mjJNT_
 
 _PRISM_SIDES = 32
 """The corners lie on the cylinder, so flat sides are 0.5 % of the radius inside it."""
+_FOOT_RADIUS, _FOOT_GAP = 0.15, 0.0003
+"""Of the balls that a prism stands on: radius as a share of the cylinder's, and how far they stand out, metres."""
+_FOOT_DISTANCE = 0.8
+"""Of a foot's middle from the axis, as a share of the cylinder's radius."""
 
 
 def joint_name(name: str) -> str:
@@ -37,7 +42,7 @@ def surface(timestep: float, friction: float = 1.0) -> dict[str, Any]:
 
 
 def add_object(spec: mujoco.MjSpec, item: ObjectSpec, prisms: bool = False) -> None:
-    """Add a free body; it meets everything. With `prisms`, its cylinders have 32 flat sides."""
+    """Add a free body; it meets everything. With `prisms`, its cylinders have 32 flat sides, and feet at both ends."""
     body = spec.worldbody.add_body(name=item.name, pos=[TABLE_CENTRE[0], TABLE_CENTRE[1], item.half_size[2]])
     body.add_freejoint(name=joint_name(item.name))
     shapes = item.shapes or (Shape("box", item.half_size),)
@@ -81,22 +86,41 @@ def _add_shapes(
         contype, conaffinity = bits if shape.collides else (0, 0)
         named = name if index == 0 else f"{name}_{index}"
         form: dict[str, Any] = {"type": _KINDS[shape.kind], "size": [*shape.size, 0.0][:3]}
+        contact = {"contype": contype, "conaffinity": conaffinity, **surface(spec.option.timestep, shape.friction)}
         if prisms and shape.kind == "cylinder" and shape.collides:
             form = {"type": mujoco.mjtGeom.mjGEOM_MESH, "meshname": _add_prism(spec, named, shape)}
+            _add_feet(body, named, shape, contact)
         body.add_geom(
             name=named, pos=shape.pos, quat=shape.quat, rgba=shape.rgba or rgba,
-            mass=mass * (_volume(shape) / volume) if shape.collides else 0.0,
-            contype=contype, conaffinity=conaffinity, **form, **surface(spec.option.timestep, shape.friction),
+            mass=mass * (_volume(shape) / volume) if shape.collides else 0.0, **form, **contact,
         )  # fmt: skip
 
 
 def _add_prism(spec: mujoco.MjSpec, name: str, shape: Shape) -> str:
-    """Add a mesh for a cylinder; its name."""
-    radius, half = shape.size
+    """Add a mesh for a cylinder, without the ends of its feet; its name."""
+    radius, half = shape.size[0], shape.size[1] - _FOOT_GAP
     corners = [2.0 * math.pi * side / _PRISM_SIDES for side in range(_PRISM_SIDES)]
     points = [(radius * math.cos(a), radius * math.sin(a), z) for a in corners for z in (-half, half)]
     spec.add_mesh(name=name, uservert=[number for point in points for number in point])
     return name
+
+
+def _add_feet(body: "mujoco.MjsBody", name: str, shape: Shape, contact: dict[str, Any]) -> None:
+    """Add four balls at each end of a cylinder, which nobody sees.
+
+    On a flat end a prism rocks for ever in MuJoCo-Warp: tilted by a quarter of a degree it touches at one edge only.
+    """
+    (radius, half), size = shape.size, _FOOT_RADIUS * shape.size[0]
+    for index in range(8):
+        angle, end = math.pi / 2.0 * (index % 4), 1.0 if index < 4 else -1.0
+        out = _FOOT_DISTANCE * radius
+        at = (out * math.cos(angle), out * math.sin(angle), end * (half - size))
+        place = np.empty(3)
+        mujoco.mju_rotVecQuat(place, np.asarray(at), np.asarray(shape.quat, dtype=np.float64))
+        body.add_geom(
+            name=f"{name}_foot_{index}", type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[size, 0.0, 0.0], mass=0.0,
+            pos=np.asarray(shape.pos) + place, rgba=[0.0, 0.0, 0.0, 0.0], **contact,
+        )  # fmt: skip
 
 
 def _volume(shape: Shape) -> float:

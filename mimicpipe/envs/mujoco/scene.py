@@ -31,7 +31,7 @@ def build_model(task: Task, image_size: tuple[int, int], prisms: bool = False) -
     Args:
         task: names its bodies.
         image_size: (height, width) of camera frames; only sizes the off-screen buffer, physics is the same for all.
-        prisms: make cylinders that collide of flat sides, for physics that finds one contact only of a round one.
+        prisms: make cylinders that collide of flat sides and feet, for physics that finds one contact of a round one.
 
     Returns:
         A model whose qpos is: 7 joints and 2 fingers of each arm, the joints of the fixtures' parts, then 7 numbers
