@@ -25,7 +25,7 @@ class FaultyRecorder(Recorder):
     """Keeps episodes in memory, has room for one a `commit_s`, and may hang.
 
     Args:
-        hangs: "commit" or "finalize"; None: it doesn't.
+        hangs: "commit" or "finalize", until there is a file `let_go`; None: it doesn't.
         commit_s: what a commit takes, seconds.
         finalize_s: what finalizing takes, seconds; the file `finalizing` says that it has begun.
         waits: finalizing goes on once there is a file `go_on`.
@@ -35,6 +35,7 @@ class FaultyRecorder(Recorder):
         self, hangs: str | None = None, commit_s: float = 0.0, finalize_s: float = 0.0, waits: bool = False
     ) -> None:
         self.hangs = hangs
+        self.let_go = Path("let_go").absolute()
         self.waits = waits
         self.commit_s = commit_s
         self.finalize_s = finalize_s
@@ -45,7 +46,7 @@ class FaultyRecorder(Recorder):
 
     def commit(self, episode):
         if self.hangs == "commit" and self.episodes:
-            time.sleep(3600)
+            self._hang()
         time.sleep(self.commit_s)
         self.episodes.append(episode)
         if self.on_durable is not None:
@@ -54,10 +55,14 @@ class FaultyRecorder(Recorder):
     def finalize(self):
         Path("finalizing").touch()
         if self.hangs == "finalize":
-            time.sleep(3600)
+            self._hang()
         while self.waits and not Path("go_on").exists():
             time.sleep(0.02)
         time.sleep(self.finalize_s)
+
+    def _hang(self):
+        while not self.let_go.exists():
+            time.sleep(0.05)
 
 
 class LossyRecorder(ShardedRecorder):

@@ -28,7 +28,8 @@ def run(tmp_path):
             code = int(leaving.code or 0)
         return code, folder
 
-    return call
+    yield call
+    (tmp_path / "let_go").touch()
 
 
 def page(folder: Path) -> str:
