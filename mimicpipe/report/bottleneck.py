@@ -91,11 +91,24 @@ def _of_reset(metrics: Metrics, wall: float, _: float) -> tuple[str | None, str]
 
 
 def _of_simulator(metrics: Metrics, wall: float, _: float) -> tuple[str | None, str]:
+    return _served(metrics, wall, "the simulator")
+
+
+def _of_observe(metrics: Metrics, wall: float, _: float) -> tuple[str | None, str]:
+    return _served(metrics, wall, "reading observations from the simulator")
+
+
+def _of_render(metrics: Metrics, wall: float, _: float) -> tuple[str | None, str]:
+    return _served(metrics, wall, "rendering cameras")
+
+
+def _served(metrics: Metrics, wall: float, what: str) -> tuple[str | None, str]:
     recorder = f", {_recorders_queue(metrics, wall)}" if "recorder/backpressure_s" in metrics else ""
-    return "action", f"the simulator; {_requests(metrics, 'action', wall)}{recorder}"
+    return "action", f"{what}; {_requests(metrics, 'action', wall)}{recorder}"
 
 
-_PROOFS = {"record": _of_record, "plan": _of_plan, "wait": _of_wait, "reset": _of_reset}
+_PROOFS = {"record": _of_record, "plan": _of_plan, "wait": _of_wait, "reset": _of_reset,
+           "observe": _of_observe, "render": _of_render}  # fmt: skip
 
 
 def _requests(metrics: Metrics, queue: str, wall: float) -> str:

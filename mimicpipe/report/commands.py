@@ -9,7 +9,7 @@ from typing import Any
 from mimicpipe.report.format import near
 from mimicpipe.report.summary import open_commands
 
-_OF_THIS_FOLDER = ("resume=", "hydra.run.dir=")
+_OF_THIS_FOLDER = ("resume=", "hydra.run.dir=", "hydra.sweep.dir=", "hydra.mode=")
 
 
 def next_commands(run: Mapping[str, Any], folder: Path, overrides: Sequence[str]) -> list[tuple[str, str]]:
@@ -45,3 +45,21 @@ def next_commands(run: Mapping[str, Any], folder: Path, overrides: Sequence[str]
     found.append(("Generate the same again", shlex.join([python, "run.py", *kept])))
     found.append(("Write this page again", module("mimicpipe.tools.report", folder)))
     return found
+
+
+def sweep_commands(folder: Path, overrides: Sequence[str]) -> list[tuple[str, str]]:
+    """The same for a sweep.
+
+    Args:
+        folder: the sweep's.
+        overrides: those it was started with.
+    """
+    python = near(Path(sys.executable))
+    kept = [part for part in overrides if not part.startswith(_OF_THIS_FOLDER)]
+    again = [("Generate the same again", shlex.join([python, "run.py", "-m", *kept]))] if kept else []
+    return [
+        *again,
+        ("See how each job is doing", shlex.join([python, "-m", "mimicpipe.tools.status", str(folder)])),
+        ("Write this page again, and that of each job",
+         shlex.join([python, "-m", "mimicpipe.tools.report", str(folder), "--jobs"])),
+    ]  # fmt: skip

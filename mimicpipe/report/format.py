@@ -13,7 +13,9 @@ def duration(seconds: float) -> str:
 
 
 def elapsed(seconds: float) -> str:
-    """As `duration`, with tenths below a minute: 4.2 s."""
+    """As `duration`, with tenths below a minute, and as many milliseconds as there are below a tenth: 4.2 s, 35 ms."""
+    if 0.0 < seconds < 0.0995:
+        return f"{1000 * seconds:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 59.95 else duration(seconds)
 
 

@@ -85,6 +85,13 @@ def key(entries: Iterable[tuple[str, str]]) -> str:
     return f'<ul class="key">{"".join(f"<li><i class={style}></i>{words}</li>" for style, words in entries)}</ul>'
 
 
+def commands(items: Iterable[tuple[str, str]]) -> str:
+    """Command lines, each with what it does."""
+    inner = "".join(f"<div><p>{text(what)}</p><pre>{text(line)}</pre></div>" for what, line in items)
+    note = '<p class="note">From the project\'s folder; a click selects a whole command.</p>'
+    return f'{note}<div class="commands">{inner}</div>'
+
+
 def folded(summary: str, inner: str) -> str:
     """Something one opens with a click."""
     return f"<details><summary>{text(summary)}</summary>{inner}</details>" if inner else ""

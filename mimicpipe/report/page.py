@@ -90,7 +90,10 @@ def _facts(files: RunFiles, counts: dict[str, int], rates: dict[str, float]) -> 
         if rates.get(name):
             facts.append((title, count(rates[name]), unit))
     if counts.get("episodes"):
-        facts.append(("Episodes recorded", count(counts["episodes"]), f"{count(counts.get('frames', 0))} frames"))
+        of = f"{count(counts.get('frames', 0))} frames"
+        if run.get("failed_dataset"):
+            of += ", with those of failed attempts"
+        facts.append(("Demos recorded", count(counts["episodes"]), of))
     if run.get("peak_rss_mb"):
         facts.append(("Memory", f"{count(run['peak_rss_mb'])} MB", "at most"))
     return f'<dl class="facts">{"".join(_fact(*fact) for fact in facts)}</dl>' if facts else ""
@@ -122,13 +125,12 @@ def _outcomes(files: RunFiles) -> str:
     total = files.tally
     if not total.attempts:
         return '<p class="note">No attempt had ended.</p>'
-    most = max(total.reasons.values())
     rows = [
         (
             text(reason),
             count(n),
             percent(n / total.attempts),
-            html.bar(n / most, "ok" if reason == "success" else "bad"),
+            html.bar(n / total.attempts, "ok" if reason == "success" else "bad"),
         )
         for reason, n in total.reasons.most_common()
     ]
@@ -162,7 +164,4 @@ def _by_demo(files: RunFiles) -> tuple[str, str]:
 
 
 def _commands(files: RunFiles) -> str:
-    items = next_commands(files.run, files.folder, files.overrides)
-    inner = "".join(f"<div><p>{text(what)}</p><pre>{text(line)}</pre></div>" for what, line in items)
-    note = "<p class=note>From the project's folder; a click selects a whole command.</p>"
-    return f'{note}<div class="commands">{inner}</div>'
+    return html.commands(next_commands(files.run, files.folder, files.overrides))

@@ -9,7 +9,6 @@ from mimicpipe.report.html import text
 from mimicpipe.report.scene3d import scene
 from mimicpipe.report.svg import Points, top_view
 
-_OUTCOMES = (("ring", "success"), ("cross", "failure"))
 Report = Mapping[str, Any]
 
 
@@ -32,7 +31,8 @@ def _clip(episode: Mapping[str, Any], fps: float) -> str:
         f'<figure class="{kind}"><picture>'
         f'<source srcset="{episode["still"]}" media="(prefers-reduced-motion: reduce), print">'
         f'<img src="{episode["clip"]}" width="144" height="144" alt="{text(words)}"></picture>'
-        f'<figcaption><b>{count(episode["attempt"])}</b> <span class="{kind}-text">{text(episode["reason"])}</span><br>'
+        f'<figcaption><span class="{kind}-text">{text(episode["reason"])}</span><br>'
+        f"attempt {count(episode['attempt'])}<br>"
         f"{episode['steps']} steps, {episode['steps'] / fps:.1f} s</figcaption></figure>"
     )
 
@@ -48,7 +48,8 @@ def paths(report: Report) -> str:
     if failures:
         entries.append(("bad", f"{failures} failures, dashed"))
     note = (
-        "Paths of the end effectors, and objects: a ring where one started, a dot where it ended. "
+        "Paths of the end effectors, with a dot of their colour where they end; objects, a grey ring where one started "
+        "and a grey dot where it ended. "
         "Drag, or use the arrow keys, to turn."
     )
     return f'<figure style="margin-top:2em"><h3>Paths</h3>{html.key(entries)}{picture}' \
@@ -78,9 +79,11 @@ def coverage(report: Report, attempts: int) -> str:
         figures.append(html.captioned(name, top_view(f"Where {name} started, from above", groups, bounds)))
     ok = sum(success)
     note = f"{shown}, seen from above, in the slot's frame: {count(ok)} successes"
-    note += f", {count(len(success) - ok)} failures ({percent(1 - ok / len(success))} of those shown)." \
-        if ok < len(success) else "."  # fmt: skip
-    return f"<p class=note>{note}</p>{html.key(_OUTCOMES)}{html.figures(*figures)}"
+    outcomes = [("ring", "success")]
+    if ok < len(success):
+        note += f", {count(len(success) - ok)} failures ({percent(1 - ok / len(success))} of those shown)"
+        outcomes.append(("cross", "failure"))
+    return f"<p class=note>{note}.</p>{html.key(outcomes)}{html.figures(*figures)}"
 
 
 def _bounds(points: list[tuple[float, float]]) -> tuple[float, float, float, float]:

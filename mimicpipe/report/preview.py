@@ -20,7 +20,8 @@ TILE = 144
 """Height and width of a tile, pixels."""
 FEWEST_FRAMES, MOST_FRAMES = 8, 30
 """Of an episode, evenly over its length."""
-FRAME_MS = 80
+PLAY_MS, REST_MS = 2400, 1000
+"""How long a clip plays, however many frames it has, and how long its end can be seen."""
 COLUMNS = 4
 SUCCESS, FAILURE = (0, 158, 115), (213, 94, 0)
 """Bluish green and vermilion of the palette of Okabe and Ito (2008), told apart whatever one's colour vision."""
@@ -83,17 +84,23 @@ def write_gif(path: Path, clips: Sequence[Clip]) -> None:
         return
     length = max(len(clip.frames) for clip in clips)
     pages = [_page(clips, frame) for frame in range(length)]
-    # One palette for all, from the most colourful mixture: first, middle and last page. Dithering would not compress.
+    # One palette for all, from first, middle and last page, by where colours lie and not by how often they occur,
+    # or a small red cube would turn as brown as the table. Dithering would not compress.
     mixture = Image.fromarray(np.concatenate([np.asarray(pages[i]) for i in (0, length // 2, length - 1)]))
-    palette = mixture.quantize(128, method=Image.Quantize.MEDIANCUT)
+    palette = mixture.quantize(128, method=Image.Quantize.FASTOCTREE)
     flat = [page.quantize(palette=palette, dither=Image.Dither.NONE) for page in pages]
     partial = path.with_name(f".{path.name}.partial")
-    durations = [FRAME_MS] * (length - 1) + [12 * FRAME_MS]
+    durations = _durations(length)
     try:
         flat[0].save(partial, "GIF", save_all=True, append_images=flat[1:], duration=durations, loop=0, optimize=False)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _durations(frames: int) -> list[int]:
+    """Milliseconds for each frame."""
+    return [PLAY_MS // max(frames - 1, 1)] * (frames - 1) + [REST_MS]
 
 
 def _page(clips: Sequence[Clip], frame: int) -> Image.Image:
@@ -106,14 +113,15 @@ def _page(clips: Sequence[Clip], frame: int) -> Image.Image:
         take, x, y = clip.episode.take, number % columns * width, number // columns * height
         draw.rectangle([x, y, x + width - 2, y + height - 2], fill=SUCCESS if take.success else FAILURE)
         page.paste(Image.fromarray(clip.frames[min(frame, len(clip.frames) - 1)]), (x + _BORDER, y + _BORDER))
-        draw.text((x + _BORDER + 1, y + TILE + _BORDER), f"{take.attempt}  {take.reason}"[:24], fill=(255, 255, 255))
+        words = f"attempt {take.attempt}: {take.reason}"[:26]
+        draw.text((x + _BORDER + 1, y + TILE + _BORDER), words, fill=(255, 255, 255))
     return page
 
 
 def as_clip(clip: Clip) -> str:
     """An animated WebP that repeats, as a data: address; a tenth of a GIF's size."""
     images = [Image.fromarray(frame) for frame in clip.frames]
-    durations = [FRAME_MS] * (len(images) - 1) + [12 * FRAME_MS]
+    durations = _durations(len(images))
     file = io.BytesIO()
     images[0].save(
         file, "WEBP", save_all=True, append_images=images[1:], duration=durations, loop=0, quality=60, method=0

@@ -59,6 +59,17 @@ def read_json(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def read_sweep_overrides(folder: Path) -> list[str]:
+    """The overrides that a sweep was started with, as Hydra keeps them; empty where they cannot be read."""
+    import yaml
+
+    try:
+        given = yaml.safe_load((folder / "multirun.yaml").read_text(encoding="utf-8"))["hydra"]["overrides"]
+        return [str(override) for group in ("hydra", "task") for override in given[group]]
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+        return []
+
+
 def read_overrides(folder: Path) -> list[str]:
     """The overrides that a job was started with, as Hydra keeps them."""
     import yaml

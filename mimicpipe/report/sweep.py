@@ -7,10 +7,11 @@ from typing import Any
 
 from mimicpipe.errors import ConfigError
 from mimicpipe.report import html
+from mimicpipe.report.commands import sweep_commands
 from mimicpipe.report.format import count, elapsed, percent
 from mimicpipe.report.html import text
 from mimicpipe.report.page import DONE, ENDINGS
-from mimicpipe.report.run_files import PAGE, read_json, read_overrides
+from mimicpipe.report.run_files import PAGE, read_json, read_overrides, read_sweep_overrides
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ def sweep_page(folder: Path, jobs: Sequence[Job]) -> str:
         f"{_failed(folder, jobs)}.</p>",
         html.section("Jobs", _jobs(folder, jobs, swept)),
         html.section("Compared", _compared(jobs, swept)),
+        html.section("Go on", html.commands(sweep_commands(folder, read_sweep_overrides(folder)))),
         html.section("The same for all", html.pairs([*((key, text(value)) for key, value in fixed.items()),
                                                      ("Folder", f"<span class=mono>{text(folder)}</span>")])),
     )  # fmt: skip
@@ -111,14 +113,14 @@ def swept_keys(jobs: Sequence[Job]) -> tuple[list[str], dict[str, str]]:
 
 
 def _jobs(folder: Path, jobs: Sequence[Job], swept: Sequence[str]) -> str:
-    heads = ("job", *swept, "ended", "success", "demos", "wall", "bottleneck")
+    heads = ("job", *swept, "ended", "attempts", "success", "demos", "wall", "bottleneck")
     rows = []
     for job in jobs:
         name = str(job.folder.relative_to(folder))
         link = f'<a href="{text(name)}/{PAGE}">{text(name)}</a>' if (job.folder / PAGE).exists() else text(name)
         rows.append((link, *(text(job.values.get(key, "")) for key in swept), *_figures(job)))
     first = 2 + len(swept)
-    return html.table(heads, rows, range(first, first + 3))
+    return f'<div class="jobs">{html.table(heads, rows, range(first, first + 4))}</div>'
 
 
 def _figures(job: Job) -> tuple[str, ...]:
@@ -132,6 +134,7 @@ def _figures(job: Job) -> tuple[str, ...]:
     proof = job.run.get("bottleneck_proof")
     return (
         f'<span class="{"ok" if job.good else "bad"}-text">{text(ending)}</span>',
+        "–" if attempts is None else count(attempts),
         share,
         "–" if successes is None else count(successes),
         elapsed(wall) if wall else "–",

@@ -52,11 +52,16 @@ def test_work_behind_the_simulator_is_not_what_holds_a_run_up():
     assert found.proof == "the simulator; on average 0.25 requests waited in env_action_queue"
 
 
-@pytest.mark.parametrize("stage", ["plan", "wait", "reset", "observe", "render"])
-def test_every_stage_has_a_proof(stage):
+@pytest.mark.parametrize(
+    ("stage", "words"),
+    [("plan", "generators"), ("wait", "generators"), ("reset", "resets"), ("observe", "observations"),
+     ("render", "cameras"), ("step", "the simulator;")],
+)  # fmt: skip
+def test_every_stage_has_a_proof(stage, words):
     found = find_bottleneck({f"time/{stage}_s": 2.0, **{f"queue/{q}_wait_s": 3.0 for q in ("action", "reset")}})
     assert found is not None
     assert (found.stage, found.share) == (stage, 1.0)
+    assert words in found.proof
     assert f"on average 1.5 requests waited in env_{found.queue}_queue" in found.proof
 
 

@@ -16,7 +16,19 @@ def test_duration_of_nonsense():
     assert duration(-1) == "-"
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(4.2, "4.2 s"), (59.94, "59.9 s"), (59.99, "1:00"), (61, "1:01")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0.0 s"),
+        (0.034, "34 ms"),
+        (0.0994, "99 ms"),
+        (0.0996, "0.1 s"),
+        (4.2, "4.2 s"),
+        (59.94, "59.9 s"),
+        (59.99, "1:00"),
+        (61, "1:01"),
+    ],
+)
 def test_elapsed(seconds, text):
     assert elapsed(seconds) == text
 

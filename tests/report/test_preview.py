@@ -15,6 +15,8 @@ from mimicpipe.report.preview import (
     FAILURE,
     FEWEST_FRAMES,
     MOST_FRAMES,
+    PLAY_MS,
+    REST_MS,
     SUCCESS,
     TILE,
     as_clip,
@@ -52,6 +54,33 @@ def test_a_grid_whose_borders_tell_the_outcome(tmp_path):
     for number, colour in enumerate((SUCCESS, FAILURE, SUCCESS, SUCCESS)):
         assert np.abs(first[1, number * tile + 1] - colour).max() < 40
     assert np.abs(first[:, :tile] - last[:, :tile]).max() > 50  # something has moved
+
+
+@pytest.mark.parametrize("seconds", [0.0, 30.0])
+def test_few_frames_play_as_long_as_many(tmp_path, seconds):
+    env = KinematicEnv(PickTask(variant="D0"), 1)
+    clips, _ = film(env, episodes(env, [100]), seconds)
+    write_gif(tmp_path / "preview.gif", clips)
+    with Image.open(tmp_path / "preview.gif") as picture:
+        durations = []
+        for frame in range(getattr(picture, "n_frames", 1)):
+            picture.seek(frame)
+            durations.append(picture.info["duration"])
+    assert len(durations) == len(clips[0].frames) == (MOST_FRAMES if seconds else FEWEST_FRAMES)
+    assert PLAY_MS - 300 <= sum(durations[:-1]) <= PLAY_MS  # whole hundredths of a second each
+    assert durations[-1] == REST_MS
+
+
+def test_a_small_object_keeps_its_colour(tmp_path):
+    env = KinematicEnv(PickTask(variant="D0"), 1)
+    (clip, *_), _ = film(env, episodes(env, [8]), 30.0)
+    shades = np.linspace(90, 200, TILE).astype(np.uint8)
+    clip.frames = [np.stack([np.broadcast_to(shades[:, None] - n, (TILE, TILE)) for n in (0, 20, 60)], axis=-1).copy()]
+    clip.frames[0][70:77, 70:77] = (220, 30, 30)
+    write_gif(tmp_path / "preview.gif", [clip])
+    with Image.open(tmp_path / "preview.gif") as picture:
+        found = np.asarray(picture.convert("RGB")).astype(int)[76, 76]
+    assert np.abs(found - (220, 30, 30)).max() < 40
 
 
 def test_little_time_is_few_frames_but_always_the_end():

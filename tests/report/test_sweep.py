@@ -1,3 +1,4 @@
+import html
 import json
 
 import pytest
@@ -43,8 +44,19 @@ def test_the_page_compares_them(sweep):
     assert "RuntimeError: &lt;boom&gt;" in text
     assert "90.0 %" in text
     assert "Demos per hour" in text
+    assert "<th class=num>attempts</th>" in text
+    assert "Generate the same again" not in text  # Hydra has left nothing of how it was started
     assert "killed, or still running" in text
     assert f"; failed: {', '.join(map(str, range(1, 12)))}.</p>" in text
+
+
+def test_the_page_has_the_command_that_makes_the_sweep_again(sweep):
+    given = {"hydra": ["hydra/launcher=joblib", "hydra.sweep.dir=/tmp/x", "hydra.mode=MULTIRUN"],
+             "task": ["seed=0,1", "env.cameras=[front,wrist]"]}  # fmt: skip
+    (sweep / "multirun.yaml").write_text(json.dumps({"hydra": {"overrides": given}}))
+    words = html.unescape(write_sweep_page(sweep).read_text())
+    assert "run.py -m hydra/launcher=joblib seed=0,1 'env.cameras=[front,wrist]'</pre>" in words
+    assert f"mimicpipe.tools.report {sweep} --jobs</pre>" in words
 
 
 def test_the_end_names_what_failed_and_what_did_not_begin(sweep, capsys):
