@@ -9,6 +9,7 @@ let playing = false;
 let marks = {}; // {eef: [steps]}
 let timer = null;
 let busy = false;
+let told = ""; // the last answer, to be read once the next demo is drawn
 let wanted = ""; // addresses of pictures: to be shown, and shown or on its way
 let shown = "";
 let loading = false;
@@ -45,7 +46,8 @@ async function take(news) {
   step = 0;
   marks = Object.fromEntries(state.passes.map((p) => [p.eef, []]));
   playing = false;
-  if (!state.finished && part("said").textContent.startsWith("drawing")) say("N plays");
+  if (!state.finished && part("said").textContent.startsWith("drawing")) say(told || "N plays");
+  told = "";
   show();
 }
 
@@ -136,6 +138,7 @@ async function send(path, body) {
   try {
     const answer = await ask(path, body);
     say(answer.text, !answer.ok);
+    told = answer.ok ? answer.text : "";
     // The state comes with the answer: behind the last demo nobody serves another request.
     if (answer.ok) await take(answer.state);
     else {
