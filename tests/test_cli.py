@@ -77,7 +77,10 @@ def test_a_bad_config_is_one_line_and_nothing_is_made(flags):
 def test_help_config_and_completion_still_work(main):
     code, out, _ = main("--help")
     assert code == 0
-    assert "mimicpipe" in out
+    assert out.startswith("Generate a dataset of demonstrations")
+    assert "\n  python run.py -m " in out
+    assert "\nExit code: 0 done, " in out
+    assert 'eval "$(python run.py -sc install=bash)"' in out
     assert "tracker: none, tensorboard, wandb" in out
     code, out, _ = main("--cfg", "job", "--package", "env", "env=kinematic")
     assert code == 0
