@@ -240,7 +240,7 @@ class SubtaskPlanner:
         table[:, stitch.HELD] = holds
         lengths = steps + holds
         width = 16 + self._env.gripper_dim + self._env.noise_dim
-        waypoints = np.zeros((count, int(lengths.max()), width), dtype=np.float32)
+        waypoints = np.empty((count, int(lengths.max()), width), dtype=np.float32)
         object_now = _NO_POSES if (objects < 0).all() else world.object_poses(np.maximum(objects, 0), batch.rows)
         if self._coordinator is not None:
             for at, motion in self._coordinator.pairs.motions(spec, batch, demo, begin, end, object_now):

@@ -129,7 +129,7 @@ def stitch(
         last_target: (3, 4, N) of each slot, read and written.
         sigma: (M,) standard deviation of the action noise.
         noise: (M, S, P) standard normals for the steps from the first on; S is 0 where no row has noise.
-        out: (M, L, 16 + G + P), all zero, L at least the steps of the longest row.
+        out: (M, L, 16 + G + P), L at least the steps of the longest row; what is behind a row's steps stays as it is.
     """
     motion, source, pose, start = np.zeros((3, 4)), np.empty((3, 4)), np.empty((3, 4)), np.empty((3, 4))
     grippers = target.shape[0] - 12
@@ -167,11 +167,12 @@ def stitch(
                 out[m, total, k] = out[m, total - 1, k]
             total += 1
         for step in range(total):
+            for k in range(12, 15):
+                out[m, step, k] = 0.0
             out[m, step, 15] = 1.0
             time = at + min(max(step - lead, 0), steps - 1)
             for k in range(grippers):
                 out[m, step, 16 + k] = target[12 + k, time]
-        if noise.shape[1]:
-            for step in range(rows[m, QUIET], lead + steps):
-                for k in range(noise.shape[2]):
-                    out[m, step, 16 + grippers + k] = sigma[m] * noise[m, step, k]
+            noisy = noise.shape[1] > 0 and rows[m, QUIET] <= step < lead + steps
+            for k in range(noise.shape[2]):
+                out[m, step, 16 + grippers + k] = sigma[m] * noise[m, step, k] if noisy else 0.0

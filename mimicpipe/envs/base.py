@@ -18,7 +18,7 @@ from torch import Tensor
 
 from mimicpipe.datagen.constraints import SubTaskConstraintConfig
 from mimicpipe.datagen.subtask import DataGenConfig, SubTaskConfig
-from mimicpipe.pipeline.protocol import Stretch
+from mimicpipe.pipeline.protocol import Stretch, Waypoints
 from mimicpipe.rng import Seeds
 
 
@@ -118,9 +118,7 @@ class MimicEnv(ABC):
         self,
         slots: npt.NDArray[np.int64],
         sizes: Sequence[int],
-        target_eef_pose: Mapping[str, Tensor],
-        gripper_action: Mapping[str, Tensor],
-        action_noise: Mapping[str, Tensor] | None = None,
+        waypoints: Callable[[], Waypoints],
     ) -> Callable[[], Stretch]:
         """Begin several control steps with a waypoint each, the same as single steps of these actions, bit for bit.
 
@@ -130,7 +128,7 @@ class MimicEnv(ABC):
         Args:
             slots: (K,) on the host; the more steps a slot takes, the further in front it stands.
             sizes: (T,) rows of each step, not increasing; the first is K.
-            target_eef_pose, gripper_action, action_noise: as of `target_eef_pose_to_action`, of R rows.
+            waypoints: gives those of the R rows; may be called in the background, once.
 
         Returns:
             A function to call once, which ends the stretch, waiting for it if need be. Until then the env shows the

@@ -22,8 +22,10 @@ from mimicpipe.envs.background import BackgroundThread
 from mimicpipe.envs.base import Feature, MimicEnv, require_known
 from mimicpipe.envs.kinematic_ops import KinematicOps, KinematicRules
 from mimicpipe.envs.kinematic_state import KinematicState
+from mimicpipe.envs.kinematic_stretch import KinematicStretch
 from mimicpipe.envs.tasks.base import Task, TaskView
 from mimicpipe.errors import ConfigError
+from mimicpipe.pipeline.protocol import Stretch, Waypoints
 from mimicpipe.rng import Seeds
 
 HOME_POSITION = (0.46, 0.0, 0.25)
@@ -42,6 +44,9 @@ _FPS = 20
 
 _BACKGROUND_ENVS = 256
 """With fewer slots a step takes less time than to hand it to another thread."""
+_ROWS_OF_A_STRETCH = 32768
+_STEPS_OF_A_STRETCH = (8, 64)
+"""A stretch takes so many control steps that this many rows come together, within these bounds."""
 _SCALE = np.repeat([act.POSITION_SCALE, act.ROTATION_SCALE], act.NOISE_DIM // 2)
 _NO_NOISE = np.zeros((0, 0), dtype=np.float32)
 
@@ -86,11 +91,18 @@ class KinematicEnv(MimicEnv):
         self.observation_features = _observation_features(self.object_names)
         half_sizes = tuple(box.half_size for box in task.objects)
         self._rules = KinematicRules(control, 1.0 - lag, half_sizes, _GRASP_MARGIN, MAX_WIDTH, _GRIPPER_GAIN, _FPS)
-        self._half_sizes = np.asarray(half_sizes, dtype=np.float64)
+        # In the order in which the compiled loops take them.
+        self._numbers = (
+            self._rules.gain, np.asarray(half_sizes, dtype=np.float64), _GRASP_MARGIN, MAX_WIDTH, _GRIPPER_GAIN,
+            float(_FPS),
+        )  # fmt: skip
         self._slots = np.arange(num_envs)
         self._compiled = self.device.type == "cpu"
         self.steps_in_background = self._compiled and num_envs >= _BACKGROUND_ENVS
         self._thread = BackgroundThread("mimicpipe-kinematic") if self.steps_in_background else None
+        if self._compiled and control == "ik_rel":
+            fewest, most = _STEPS_OF_A_STRETCH
+            self.longest_stretch = min(max(_ROWS_OF_A_STRETCH // num_envs, fewest), most)
         with torch.inference_mode():
             self._ops = KinematicOps(self._rules, self.device)
             self._home = torch.tensor(HOME_POSITION, device=self.device)[:, None]
@@ -154,11 +166,35 @@ class KinematicEnv(MimicEnv):
         return finish
 
     def _step_compiled(self, actions: npt.NDArray[np.float32], slots: npt.NDArray[np.int64]) -> None:
-        rules = self._rules
-        kernels.step(
-            self._state.by_slot, self._next.by_slot, slots, actions, self.control == "ik_rel", _SCALE,
-            rules.gain, self._half_sizes, rules.grasp_margin, rules.max_width, rules.gripper_gain, float(rules.fps),
-        )  # fmt: skip
+        before, after = self._state.by_slot, self._next.by_slot
+        kernels.step(before, after, slots, actions, self.control == "ik_rel", _SCALE, *self._numbers)
+
+    def start_stretch(
+        self,
+        slots: npt.NDArray[np.int64],
+        sizes: Sequence[int],
+        waypoints: Callable[[], Waypoints],
+    ) -> Callable[[], Stretch]:
+        """Begin several control steps; see `MimicEnv.start_stretch`."""
+        eef = self.eef_names[0]
+
+        def play(states: kernels.Singles, sizes: kernels.Ints, actions: kernels.Singles) -> None:
+            given = waypoints()
+            targets, grippers = given.targets[eef].numpy(), given.grippers[eef].numpy()
+            noise = _NO_NOISE if given.noise is None else given.noise[eef].numpy()
+            kernels.play(states, sizes, targets, grippers, noise, actions, _SCALE, *self._numbers)
+
+        stretch = KinematicStretch(
+            self._state.by_slot[slots], sizes, self.action_dim, play, self._succeeds, self._seen
+        )
+        end = stretch.run if self._thread is None else self._thread.start(stretch.run)
+
+        def finish() -> Stretch:
+            end()
+            self._state.by_slot[slots] = stretch.final
+            return stretch
+
+        return finish
 
     @torch.inference_mode()
     def _step_by_ops(self, actions: Tensor, env_ids: Tensor | None) -> None:
@@ -179,8 +215,11 @@ class KinematicEnv(MimicEnv):
 
     def observe(self, env_ids: Tensor | None = None) -> dict[str, Tensor]:
         """Observations {feature: (K, *shape)} float32; quaternions are wxyz."""
+        return self._seen(self._pick(env_ids))
+
+    def _seen(self, state: KinematicState) -> dict[str, Tensor]:
         with torch.inference_mode():
-            features = self._ops.observe(self._pick(env_ids))
+            features = self._ops.observe(state)
         return {name: _columns(values) for name, values in features.items()}
 
     def get_robot_eef_pose(self, eef_name: str, env_ids: Tensor | None = None) -> Tensor:
@@ -265,6 +304,9 @@ class KinematicEnv(MimicEnv):
         with torch.inference_mode():
             success = self.task.success(self._view)
         return success.clone()
+
+    def _succeeds(self, state: KinematicState) -> Tensor:
+        return self.task.success(self._look(state))
 
     def finite(self, env_ids: Tensor | None = None) -> Tensor:
         """(K,) bool: the slot's state has no NaN or infinity."""

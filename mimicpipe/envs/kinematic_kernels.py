@@ -246,3 +246,59 @@ def carry_over(before: Singles, after: Singles, moved: npt.NDArray[np.bool_]) ->
         if not moved[slot]:
             for row in range(before.shape[1]):
                 after[slot, row] = before[slot, row]
+
+
+# -- several steps -----------------------------------------------------------------------------------------------------
+
+
+@compiled
+def rows_before(sizes: Ints) -> Ints:
+    """(R,) where the state before each step stands, of steps with `sizes` (T,) rows behind the states to start from."""
+    at = np.empty(sizes.sum(), dtype=np.int64)
+    row, before, after = 0, 0, sizes[0]
+    for m in range(len(sizes)):
+        for i in range(sizes[m]):
+            at[row + i] = before + i
+        before, after, row = after, after + sizes[m], row + sizes[m]
+    return at
+
+
+@compiled
+def last_rows(sizes: Ints) -> Ints:
+    """(K,) where each slot's last state stands, of such steps."""
+    at = np.empty(sizes[0], dtype=np.int64)
+    first = sizes[0]
+    for m in range(len(sizes)):
+        for i in range(sizes[m]):
+            at[i] = first + i
+        first += sizes[m]
+    return at
+
+
+@compiled
+def play(
+    states: Singles, sizes: Ints, targets: Singles, grippers: Singles, noise: Singles, actions: Singles, scale: Doubles,
+    gain: float, half_sizes: Doubles, margin: float, max_width: float, gripper_gain: float, rate: float,
+) -> None:  # fmt: skip
+    """Several control steps with relative actions towards a target each; the states and the actions are filled in.
+
+    Args:
+        states: (K + R, C): those to start from, which are given, and those after each step.
+        sizes: (T,) rows of each step, not increasing; the first is K, they are R together.
+        targets, grippers, noise: (R, 4, 4), (R, 1), and (R, 6) or (R, 0), as `relative_actions` has them.
+        actions: (R, 7).
+        scale, gain, half_sizes, margin, max_width, gripper_gain, rate: as of `step`.
+    """
+    slots = np.arange(sizes[0])
+    before, after, row = 0, sizes[0], 0
+    for m in range(len(sizes)):
+        size = sizes[m]
+        rows = slots[:size]
+        here, there, wanted = states[before : before + size], states[after : after + size], actions[row : row + size]
+        relative_actions(
+            here, rows, targets[row : row + size], grippers[row : row + size], noise[row : row + size], scale, wanted
+        )
+        step(
+            here, there, rows, wanted, True, scale, gain, half_sizes, margin, max_width, gripper_gain, rate
+        )
+        before, after, row = after, after + size, row + size

@@ -5,16 +5,20 @@ whatever N is; an eef that has come to its last waypoint holds it. Where slots s
 the plans; only the waypoints are on the device.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from mimicpipe.compiled import compiled
 from mimicpipe.pipeline.ends import Ints
-from mimicpipe.pipeline.protocol import EefPlans, Plan
+from mimicpipe.pipeline.protocol import EefPlans, Plan, Waypoints
 from mimicpipe.pipeline.transfer import uploader
+
+Singles = npt.NDArray[np.float32]
 
 _INITIAL_STEPS = 64
 
@@ -34,16 +38,11 @@ def move_on(cursor: Ints, last: Ints, slots: Ints, sizes: Ints, at: Ints) -> Non
             row += 1
 
 
-@dataclass(slots=True)
-class Waypoints:
-    """The current waypoint of K slots, or those of several steps."""
-
-    targets: dict[str, Tensor]
-    """{eef: (K, 4, 4)}."""
-    grippers: dict[str, Tensor]
-    """{eef: (K, G)}."""
-    noise: dict[str, Tensor] | None
-    """{eef: (K, noise_dim)}, None if no plan has noise."""
+@compiled
+def put(slots: Ints, lengths: Ints, waypoints: Singles, rows: Singles) -> None:
+    """Copy waypoints (M, L, W), of each as many as its length (M,) says, to the rows (N, S, W) of slots (M,)."""
+    for m in range(len(slots)):
+        rows[slots[m], : lengths[m]] = waypoints[m, : lengths[m]]
 
 
 class Playheads:
@@ -73,10 +72,14 @@ class Playheads:
         steps = plans.waypoints.shape[1]
         self._ensure(eef, steps)
         self._has_noise |= plans.has_noise
-        self._rows[eef][:, :steps].index_copy_(0, self._upload(slots), plans.waypoints)
+        lengths = plans.lengths.cpu().numpy()
+        if self._device.type == "cpu":
+            put(slots, lengths, plans.waypoints.numpy(), self._rows[eef].numpy())
+        else:
+            self._rows[eef][:, :steps].index_copy_(0, self._upload(slots), plans.waypoints)
         first = slots * self._rows[eef].shape[1]
         self._cursor[eef][slots] = first
-        self._last[eef][slots] = first + (plans.lengths.cpu().numpy() - 1)
+        self._last[eef][slots] = first + (lengths - 1)
 
     def load_plan(self, slot: int, plan: Plan) -> int:
         """Put one known plan in front of a slot; returns its steps (the longest eef's)."""
@@ -96,18 +99,28 @@ class Playheads:
 
     def advance(self, slots: Ints) -> Waypoints:
         """The current waypoint of slots (K,); their playheads move one step."""
-        return self.advance_along(slots, np.asarray([len(slots)]))
+        return self.advance_along(slots, np.asarray([len(slots)]))()
 
-    def advance_along(self, slots: Ints, sizes: Ints) -> Waypoints:
-        """The waypoints of several steps, step m of the first `sizes[m]` of slots (K,), one step behind the other."""
+    def advance_along(self, slots: Ints, sizes: Ints) -> Callable[[], Waypoints]:
+        """Move the playheads several steps, step m those of the first `sizes[m]` of slots (K,).
+
+        Returns:
+            A function that gives the waypoints of these steps, one step behind the other, until others are loaded for
+            one of these slots.
+        """
+        at = {}
+        for eef in self._rows:
+            at[eef] = np.empty(int(sizes.sum()), dtype=np.int64)
+            move_on(self._cursor[eef], self._last[eef], slots, sizes, at[eef])
+        return partial(self._gather, dict(self._rows), at, has_noise=self._has_noise)
+
+    def _gather(self, rows: Mapping[str, Tensor], at: Mapping[str, Ints], *, has_noise: bool) -> Waypoints:
         targets, grippers, noise = {}, {}, {}
-        for eef, rows in self._rows.items():
-            at = np.empty(int(sizes.sum()), dtype=np.int64)
-            move_on(self._cursor[eef], self._last[eef], slots, sizes, at)
-            row = rows.view(-1, self._width).index_select(0, self._upload(at))
+        for eef, buffer in rows.items():
+            row = buffer.view(-1, self._width).index_select(0, self._upload(at[eef]))
             pose, grippers[eef], noise[eef] = row.split(self._split, dim=1)
             targets[eef] = pose.view(-1, 4, 4)
-        return Waypoints(targets, grippers, noise if self._has_noise else None)
+        return Waypoints(targets, grippers, noise if has_noise else None)
 
     def _ensure(self, eef: str, steps: int) -> None:
         rows = self._rows[eef]

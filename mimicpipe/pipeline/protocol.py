@@ -24,6 +24,18 @@ from torch import Tensor
 from mimicpipe.rng import Seeds
 
 
+@dataclass(slots=True)
+class Waypoints:
+    """A waypoint for each of K rows: those of K slots, or of several steps of fewer slots."""
+
+    targets: dict[str, Tensor]
+    """{eef: (K, 4, 4)}."""
+    grippers: dict[str, Tensor]
+    """{eef: (K, G)}."""
+    noise: dict[str, Tensor] | None
+    """{eef: (K, noise_dim)}, None if no plan has noise."""
+
+
 class Stretch(Protocol):
     """Several control steps that are over: what they would have shown. R rows, as `MimicEnv.start_stretch` has them."""
 
@@ -71,9 +83,7 @@ class SimEnv(Protocol):
         self,
         slots: npt.NDArray[np.int64],
         sizes: Sequence[int],
-        target_eef_pose: Mapping[str, Tensor],
-        gripper_action: Mapping[str, Tensor],
-        action_noise: Mapping[str, Tensor] | None = None,
+        waypoints: Callable[[], Waypoints],
     ) -> Callable[[], Stretch]:
         """Begin several control steps; the function that ends them."""
         ...

@@ -82,8 +82,7 @@ class Stretches:
 
     def _start(self, slots: Ints, sizes: Ints) -> Callable[[], None]:
         run = self._run
-        waypoints = run.playheads.advance_along(slots, sizes)
-        end = run.env.start_stretch(slots, sizes.tolist(), waypoints.targets, waypoints.grippers, waypoints.noise)
+        end = run.env.start_stretch(slots, sizes.tolist(), run.playheads.advance_along(slots, sizes))
         landing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         run.landing, run.flying = landing, frozenset(slots.tolist())
 

@@ -6,6 +6,7 @@ import torch
 
 from mimicpipe.envs.mujoco.env import MujocoEnv
 from mimicpipe.envs.tasks.catalog import task_classes
+from mimicpipe.pipeline.protocol import Waypoints
 from mimicpipe.rng import attempt_seeds
 
 SLOTS = np.array([3, 0, 4])  # slot 3 takes more steps than slot 4; 1 and 2 stand still
@@ -44,7 +45,7 @@ def test_a_stretch_is_its_steps(envs, noisy):
         env.reset(env.all_ids(), attempt_seeds(7, range(5)))
     targets, grippers, noise = waypoints_of(ahead, noisy)
     at_rest = ahead.get_state()
-    end = ahead.start_stretch(SLOTS, SIZES, targets, grippers, noise)
+    end = ahead.start_stretch(SLOTS, SIZES, lambda: Waypoints(targets, grippers, noise))
     assert torch.equal(ahead.get_state(), at_rest), "the states before are shown until it is over"
     met = end()
 
@@ -72,11 +73,11 @@ def test_resting_slots_may_be_reset_and_looked_at_meanwhile(envs):
         env.reset(env.all_ids(), attempt_seeds(8, range(5)))
     targets, grippers, _ = waypoints_of(ahead, noisy=False)
     resting = torch.tensor([1, 2])
-    end = ahead.start_stretch(SLOTS, SIZES, targets, grippers)
+    end = ahead.start_stretch(SLOTS, SIZES, lambda: Waypoints(targets, grippers, None))
     ahead.reset(resting, attempt_seeds(9, range(2)))
     shown = ahead.get_object_poses(resting)
     end()
-    other.start_stretch(SLOTS, SIZES, targets, grippers)()
+    other.start_stretch(SLOTS, SIZES, lambda: Waypoints(targets, grippers, None))()
     other.reset(resting, attempt_seeds(9, range(2)))
     assert torch.equal(ahead.get_state(), other.get_state())
     for name, pose in other.get_object_poses(resting).items():
@@ -87,13 +88,13 @@ def test_a_slot_that_has_diverged_stays_alone_and_an_impossible_target_is_named(
     env = envs[0]
     env.reset(env.all_ids(), attempt_seeds(7, range(5)))
     targets, grippers, _ = waypoints_of(env, noisy=False)
-    expected = env.start_stretch(SLOTS, SIZES, targets, grippers)().observe()
+    expected = env.start_stretch(SLOTS, SIZES, lambda: Waypoints(targets, grippers, None))().observe()
 
     env.reset(env.all_ids(), attempt_seeds(7, range(5)))
     state = env.get_state()
     state[0, 1] = float("nan")
     env.set_state(state)
-    seen = env.start_stretch(SLOTS, SIZES, targets, grippers)().observe()
+    seen = env.start_stretch(SLOTS, SIZES, lambda: Waypoints(targets, grippers, None))().observe()
     others = np.concatenate([SLOTS[:size] for size in SIZES]) != 0
     for name, value in expected.items():
         assert torch.equal(seen[name][others], value[others]), name
@@ -103,7 +104,7 @@ def test_a_slot_that_has_diverged_stays_alone_and_an_impossible_target_is_named(
     eef = env.eef_names[0]
     targets[eef][-1, 0, 3] = float("nan")
     with pytest.raises(ValueError, match="action of slot 3 asks for no finite motion"):
-        env.start_stretch(SLOTS, SIZES, targets, grippers)()
+        env.start_stretch(SLOTS, SIZES, lambda: Waypoints(targets, grippers, None))()
 
 
 def test_who_looks_at_every_step_gets_every_step(envs):

@@ -76,7 +76,8 @@ class StretchEnv(BackgroundEnv):
         super().__init__(num_envs)
         self.stretches: list[list[int]] = []
 
-    def start_stretch(self, slots, sizes, target_eef_pose, gripper_action, action_noise=None):
+    def start_stretch(self, slots, sizes, waypoints):
+        given = waypoints()
         assert sorted(sizes, reverse=True) == sizes
         assert len(slots) == sizes[0]
         self.in_flight = slots.tolist()
@@ -86,8 +87,8 @@ class StretchEnv(BackgroundEnv):
         actions, before, after, first = [], [], [], 0
         for size in sizes:
             ids, rows = torch.from_numpy(slots[:size]), slice(first, first + size)
-            targets, grippers = {"point": target_eef_pose["point"][rows]}, {"point": gripper_action["point"][rows]}
-            noise = None if action_noise is None else {"point": action_noise["point"][rows]}
+            targets, grippers = {"point": given.targets["point"][rows]}, {"point": given.grippers["point"][rows]}
+            noise = None if given.noise is None else {"point": given.noise["point"][rows]}
             before.append(ahead.state[ids])
             actions.append(ahead.target_eef_pose_to_action(targets, grippers, noise, ids))
             ahead.step(torch.zeros(self.num_envs, 4).index_copy(0, ids, actions[-1]), ids)

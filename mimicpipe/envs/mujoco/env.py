@@ -35,10 +35,10 @@ from mimicpipe.envs.mujoco.physics import Physics
 from mimicpipe.envs.mujoco.render import CameraRenderer, StateRenderer
 from mimicpipe.envs.mujoco.scene import FRONT, SUBSTEPS, TIMESTEP, build_model, camera_names
 from mimicpipe.envs.mujoco.servos import Posture, controls_of, posture_of, sane
-from mimicpipe.envs.mujoco.stretch import MujocoStretch, Scene, targets_of
+from mimicpipe.envs.mujoco.stretch import MujocoStretch, Scene
 from mimicpipe.envs.mujoco.views import Bodies, low_dim_observations, task_view
 from mimicpipe.envs.tasks.base import Task, TaskView
-from mimicpipe.pipeline.protocol import Stretch
+from mimicpipe.pipeline.protocol import Stretch, Waypoints
 from mimicpipe.rng import Seeds
 
 _ROWS_OF_A_STRETCH = 512
@@ -193,9 +193,7 @@ class MujocoEnv(MimicEnv):
         self,
         slots: Ints,
         sizes: Sequence[int],
-        target_eef_pose: Mapping[str, Tensor],
-        gripper_action: Mapping[str, Tensor],
-        action_noise: Mapping[str, Tensor] | None = None,
+        waypoints: Callable[[], Waypoints],
     ) -> Callable[[], Stretch]:
         """Begin several control steps; see `MimicEnv.start_stretch`. They run as `start_step`'s, one after the other.
 
@@ -203,8 +201,7 @@ class MujocoEnv(MimicEnv):
         """
         posture = self._posture()
         start = Posture([q[:, slots] for q in posture.joints], [pose.select(slots) for pose in posture.poses])
-        targets = targets_of(target_eef_pose, gripper_action, action_noise, self.arms)
-        stretch = MujocoStretch(self._scene, slots, sizes, self._state[slots], self._fixtures[slots], start, targets)
+        stretch = MujocoStretch(self._scene, slots, sizes, self._state[slots], self._fixtures[slots], start, waypoints)
         end = self.physics.start(stretch.run)
 
         def finish() -> Stretch:

@@ -5,7 +5,7 @@ as the physics of a few slots. A stretch pays most of them once. Its steps are t
 those of single steps, so every bit is the same.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from mimicpipe.envs.mujoco.physics import Physics
 from mimicpipe.envs.mujoco.servos import Posture, controls_of, posture_of
 from mimicpipe.envs.mujoco.views import low_dim_observations, task_view
 from mimicpipe.envs.tasks.base import Task
+from mimicpipe.pipeline.protocol import Waypoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +58,19 @@ class MujocoStretch:
         start: (K, S) states to start from.
         fixtures: (K, 7 F).
         posture: of the arms in the states to start from.
-        targets: of each arm.
+        waypoints: gives those of the rows, in the background.
     """
 
     def __init__(
         self, scene: Scene, slots: Ints, sizes: Sequence[int], start: Array, fixtures: Array, posture: Posture,
-        targets: Sequence[Targets],
+        waypoints: Callable[[], Waypoints],
     ) -> None:  # fmt: skip
         self._scene = scene
         self._slots = slots
         self._sizes = sizes
         self._fixtures = fixtures
-        self._targets = targets
+        self._waypoints = waypoints
+        self._targets: list[Targets] = []
         count, rows = len(slots), sum(sizes)
         self._states = np.empty((count + rows, start.shape[1]))
         self._states[:count] = start
@@ -84,6 +86,7 @@ class MujocoStretch:
             ValueError: an action asks for no finite motion in a slot that has not diverged.
         """
         scene, first, after = self._scene, 0, len(self._slots)
+        self._targets = targets_of(self._waypoints(), scene.arms)
         for size in self._sizes:
             rows, here = np.arange(size), self._postures[-1]
             state = self.final[:size]
@@ -151,15 +154,13 @@ def joined(poses: Sequence[ArmPose]) -> ArmPose:
     return ArmPose(*(np.concatenate([getattr(pose, part) for pose in poses], axis=-1) for part in parts))
 
 
-def targets_of(
-    poses: Mapping[str, Tensor], grippers: Mapping[str, Tensor], noise: Mapping[str, Tensor] | None, arms: Sequence[Arm]
-) -> list[Targets]:
+def targets_of(waypoints: Waypoints, arms: Sequence[Arm]) -> list[Targets]:
     """The arms' waypoints from tensors on any device."""
     return [
         Targets(
-            poses[arm.name].cpu().numpy(),
-            grippers[arm.name].cpu().numpy(),
-            noise[arm.name].cpu().numpy() if noise and arm.name in noise else None,
+            waypoints.targets[arm.name].cpu().numpy(),
+            waypoints.grippers[arm.name].cpu().numpy(),
+            waypoints.noise[arm.name].cpu().numpy() if waypoints.noise else None,
         )
         for arm in arms
     ]
