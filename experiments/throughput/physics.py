@@ -1,7 +1,8 @@
 """(b) The pipeline on `env=mujoco` against the bare physics of the same steps, in the same process.
 
-A first run of the pipeline tapes every call of MuJoCo's `rollout`: states, controls, batch and chunk sizes. Played
-again, the tape is exactly the physics of that run (same contacts, same threads, ten substeps a call) and nothing else.
+A first run of the pipeline tapes what it asks of MuJoCo's `rollout`: states and controls of every control step of every
+slot. Played again, in full batches of all slots and in as many threads, the tape is exactly the physics of that run
+(same contacts, ten substeps a step) and nothing else.
 Tape, pipeline without recorder and pipeline with recorder=async take turns, so that a busy machine slows all alike.
 """
 
@@ -21,7 +22,7 @@ from mujoco.rollout import Rollout
 
 from experiments.harness import Generated, Parts, Sample, Stopwatch, built, compose, run_pipeline, torch_threads
 from mimicpipe.envs.mujoco.env import MujocoEnv
-from mimicpipe.envs.mujoco.physics import Physics
+from mimicpipe.envs.mujoco.physics import Engine, Physics
 from mimicpipe.envs.mujoco.scene import SUBSTEPS
 
 GOAL = {64: 0.95}
@@ -46,29 +47,34 @@ CASES = (Case(1, 12), Case(16, 96), Case(64, 512))
 
 @dataclass(frozen=True)
 class Call:
-    """The physics of one control step: states (K, S), controls (K, SUBSTEPS, nu)."""
+    """The physics of K control steps: states (K, S), controls (K, SUBSTEPS, nu)."""
 
     start: Array
     control: Array
 
 
 class Tape:
-    """Remembers every control step that an env's physics takes, and plays it with MuJoCo's `Rollout` alone."""
+    """Remembers every control step that an env's physics takes, and plays them with MuJoCo's `Rollout` alone."""
 
     def __init__(self, physics: Physics, num_envs: int) -> None:
         model = physics.model
         self._physics = physics
-        self._step = physics.step
+        self._num_envs = num_envs
         self._rollout = Rollout(nthread=physics.threads if physics.threads > 1 else 0)
         self._data = [mujoco.MjData(model) for _ in range(physics.threads)]
         self._states = np.empty((num_envs, SUBSTEPS, 1 + model.nq + model.nv))
         self._sensors = np.empty((num_envs, SUBSTEPS, model.nsensordata))
         self.calls: list[Call] = []
 
-    def step(self, state: Array, control: Array) -> Array:
-        """As `Physics.step`."""
+    def add(self, state: Array, control: Array) -> None:
+        """Control steps from states (K, S); controls (K, nu)."""
         self.calls.append(Call(state.copy(), np.repeat(control[:, None], SUBSTEPS, axis=1)))
-        return self._step(state, control)
+
+    def fill_batches(self) -> None:
+        """Make full batches of what was added: a step needs its own state only, so the order does not matter."""
+        start, control = np.concatenate([c.start for c in self.calls]), np.concatenate([c.control for c in self.calls])
+        parts = range(0, len(start), self._num_envs)
+        self.calls = [Call(start[at : at + self._num_envs], control[at : at + self._num_envs]) for at in parts]
 
     @property
     def env_steps(self) -> int:
@@ -76,7 +82,7 @@ class Tape:
         return sum(len(call.start) for call in self.calls)
 
     def play(self, call: Call) -> Array:
-        """The physics of one control step; states (K, SUBSTEPS, S), valid until the next one."""
+        """Their physics; states (K, SUBSTEPS, S), valid until the next call."""
         count, threads = len(call.start), len(self._data)
         self._rollout.rollout(
             [self._physics.model] * count, self._data, call.start, call.control, nstep=SUBSTEPS, skip_checks=True,
@@ -92,11 +98,16 @@ class Tape:
 @contextmanager
 def taped(parts: Parts) -> Generator[Tape]:
     """Run the pipeline once, and tape its physics."""
-    physics = cast(MujocoEnv, parts.env).physics
-    tape = Tape(physics, parts.env.num_envs)
+    tape, engines_step = Tape(cast(MujocoEnv, parts.env).physics, parts.env.num_envs), Engine.step
+
+    def step(engine: Engine, state: Array, control: Array) -> Array:
+        tape.add(state, control)
+        return engines_step(engine, state, control)
+
     try:
-        with patch.object(physics, "step", tape.step):
+        with patch.object(Engine, "step", step):
             run_pipeline(parts)
+        tape.fill_batches()
         yield tape
     finally:
         tape.close()

@@ -100,7 +100,8 @@ class KinematicEnv(MimicEnv):
         self._compiled = self.device.type == "cpu"
         self.steps_in_background = self._compiled and num_envs >= _BACKGROUND_ENVS
         self._thread = BackgroundThread("mimicpipe-kinematic") if self.steps_in_background else None
-        if self._compiled and control == "ik_rel":
+        if type(self) is KinematicEnv and self._compiled and control == "ik_rel":
+            # A class made of this one may look at every step, or change it.
             fewest, most = _STEPS_OF_A_STRETCH
             self.longest_stretch = min(max(_ROWS_OF_A_STRETCH // num_envs, fewest), most)
         with torch.inference_mode():
@@ -184,9 +185,7 @@ class KinematicEnv(MimicEnv):
             noise = _NO_NOISE if given.noise is None else given.noise[eef].numpy()
             kernels.play(states, sizes, targets, grippers, noise, actions, _SCALE, *self._numbers)
 
-        stretch = KinematicStretch(
-            self._state.by_slot[slots], sizes, self.action_dim, play, self._succeeds, self._seen
-        )
+        stretch = KinematicStretch(self._state.by_slot[slots], sizes, self.action_dim, play, self._succeeds, self._seen)
         end = stretch.run if self._thread is None else self._thread.start(stretch.run)
 
         def finish() -> Stretch:

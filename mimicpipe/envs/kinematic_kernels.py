@@ -298,7 +298,5 @@ def play(
         relative_actions(
             here, rows, targets[row : row + size], grippers[row : row + size], noise[row : row + size], scale, wanted
         )
-        step(
-            here, there, rows, wanted, True, scale, gain, half_sizes, margin, max_width, gripper_gain, rate
-        )
+        step(here, there, rows, wanted, True, scale, gain, half_sizes, margin, max_width, gripper_gain, rate)
         before, after, row = after, after + size, row + size

@@ -6,7 +6,6 @@ The loops are those of single steps, on the same numbers, so every bit is the sa
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 

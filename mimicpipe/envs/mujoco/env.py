@@ -8,6 +8,7 @@ and `frames`, not from MuJoCo, and are computed once per step.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +36,7 @@ from mimicpipe.envs.mujoco.physics import Physics
 from mimicpipe.envs.mujoco.render import CameraRenderer, StateRenderer
 from mimicpipe.envs.mujoco.scene import FRONT, SUBSTEPS, TIMESTEP, build_model, camera_names
 from mimicpipe.envs.mujoco.servos import Posture, controls_of, posture_of, sane
-from mimicpipe.envs.mujoco.stretch import MujocoStretch, Scene
+from mimicpipe.envs.mujoco.stretch import MujocoStretch, Scene, targets_of
 from mimicpipe.envs.mujoco.views import Bodies, low_dim_observations, task_view
 from mimicpipe.envs.tasks.base import Task, TaskView
 from mimicpipe.pipeline.protocol import Stretch, Waypoints
@@ -98,7 +99,7 @@ class MujocoEnv(MimicEnv):
         self._fixtures = np.empty((num_envs, self._frames.fixture_width))
         self._slots = np.arange(num_envs)
         self.physics = Physics(self.model, num_envs, SUBSTEPS, threads)
-        self._scene = Scene(task, self.arms, control, self._frames, self.physics)
+        self._scene = Scene(task, self.arms, control, self._frames)
         if type(self) is MujocoEnv and self.device.type == "cpu" and not cameras:
             # A class made of this one may look at every step, or change it.
             fewest, most = _STEPS_OF_A_STRETCH
@@ -199,10 +200,10 @@ class MujocoEnv(MimicEnv):
 
         Raises: as `start_step`, some of it when the stretch is ended.
         """
-        posture = self._posture()
-        start = Posture([q[:, slots] for q in posture.joints], [pose.select(slots) for pose in posture.poses])
-        stretch = MujocoStretch(self._scene, slots, sizes, self._state[slots], self._fixtures[slots], start, waypoints)
-        end = self.physics.start(stretch.run)
+        start, targets = self._posture().select(slots), targets_of(waypoints(), self.arms)
+        stretch = MujocoStretch(self._scene, slots, sizes, self._state[slots], self._fixtures[slots], start, targets)
+        shares = [np.arange(first, len(slots), self.physics.threads) for first in range(self.physics.threads)]
+        end = self.physics.start_lanes([partial(stretch.run, share=share) for share in shares if len(share)])
 
         def finish() -> Stretch:
             end()

@@ -20,13 +20,19 @@ _AT_ORIGIN = np.eye(3, 4)
 
 
 @dataclass(slots=True)
-class ArmPose:
-    """Kinematics of N arms at one joint configuration each, in the slots' frames, metres."""
+class HandPose:
+    """Grasp frames of N arms, in the slots' frames, metres."""
 
     rot: Array
     """(3, 3, N) rotation of the grasp frame; rot[:, j] is its j-th axis. z points along the approach direction."""
     pos: Array
     """(3, N) grasp point."""
+
+
+@dataclass(slots=True)
+class ArmPose(HandPose):
+    """Kinematics of N arms at one joint configuration each, in the slots' frames, metres."""
+
     axes: Array
     """(7, 3, N) direction of each joint's axis."""
     origins: Array

@@ -26,6 +26,10 @@ class Posture:
     poses: list[ArmPose]
     """Of each arm."""
 
+    def select(self, rows: Ints) -> "Posture":
+        """That of some of the states."""
+        return Posture([q[:, rows] for q in self.joints], [pose.select(rows) for pose in self.poses])
+
 
 def posture_of(arms: Sequence[Arm], state: Array) -> Posture:
     """The arms in states (N, S)."""

@@ -1,11 +1,12 @@
 """Several control steps of some slots in one go, in the background: what they meet on the way is looked at afterwards.
 
 A control step's fixed costs (the hand-over to another thread and back, small arrays, the loop's own Python) are as high
-as the physics of a few slots. A stretch pays most of them once. Its steps are the same calls on the same numbers as
-those of single steps, so every bit is the same.
+as the physics of a few slots, and meanwhile the physics' threads stand still. In a stretch each thread takes its share
+of the slots through all steps, by itself. The steps are the same calls on the same numbers as single ones, so every bit
+is the same.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,12 +14,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from mimicpipe.envs.actions import action_dim
 from mimicpipe.envs.mujoco.actions import Actions, encode
 from mimicpipe.envs.mujoco.arms import Arm
 from mimicpipe.envs.mujoco.frames import Frames
 from mimicpipe.envs.mujoco.kernels import Ints
-from mimicpipe.envs.mujoco.kinematics import ArmPose, Array
-from mimicpipe.envs.mujoco.physics import Physics
+from mimicpipe.envs.mujoco.kinematics import ArmPose, Array, HandPose
+from mimicpipe.envs.mujoco.physics import Lane
 from mimicpipe.envs.mujoco.servos import Posture, controls_of, posture_of
 from mimicpipe.envs.mujoco.views import low_dim_observations, task_view
 from mimicpipe.envs.tasks.base import Task
@@ -33,7 +35,6 @@ class Scene:
     arms: Sequence[Arm]
     control: str
     frames: Frames
-    physics: Physics
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,79 +59,87 @@ class MujocoStretch:
         start: (K, S) states to start from.
         fixtures: (K, 7 F).
         posture: of the arms in the states to start from.
-        waypoints: gives those of the rows, in the background.
+        targets: of each arm.
     """
 
     def __init__(
         self, scene: Scene, slots: Ints, sizes: Sequence[int], start: Array, fixtures: Array, posture: Posture,
-        waypoints: Callable[[], Waypoints],
+        targets: Sequence[Targets],
     ) -> None:  # fmt: skip
         self._scene = scene
         self._slots = slots
         self._sizes = sizes
         self._fixtures = fixtures
-        self._waypoints = waypoints
-        self._targets: list[Targets] = []
+        self._targets = targets
+        self._posture = posture
         count, rows = len(slots), sum(sizes)
+        # The states to start from, then those after each step; and the hands in them.
         self._states = np.empty((count + rows, start.shape[1]))
         self._states[:count] = start
-        self._postures = [posture]
-        self._actions: list[Actions] = []
+        self._hands = [HandPose(np.empty((3, 3, count + rows)), np.empty((3, count + rows))) for _ in scene.arms]
+        self._put_hands(slice(count), posture)
+        self._actions = np.empty((rows, action_dim(scene.control) * len(scene.arms)), dtype=np.float32)
         self.final = start
         """(K, S) where each slot has come to."""
 
-    def run(self) -> None:
-        """Take the steps.
+    def run(self, lane: Lane, share: Ints) -> None:
+        """Take the steps of a share (M,) of the K slots, in ascending order, in one of the env's threads.
 
         Raises:
             ValueError: an action asks for no finite motion in a slot that has not diverged.
         """
         scene, first, after = self._scene, 0, len(self._slots)
-        self._targets = targets_of(self._waypoints(), scene.arms)
+        state, posture = self.final[share], self._posture.select(share)
         for size in self._sizes:
-            rows, here = np.arange(size), self._postures[-1]
-            state = self.final[:size]
-            wanted = self._wanted(first, rows, here.poses)
-            fixtures = self._fixtures[:size]
-            slots = self._slots[:size]
-            controls = controls_of(scene.control, scene.arms, wanted, state, fixtures, here, rows, slots)
-            moved = scene.physics.step(state, controls)
-            self._states[after : after + size] = moved
-            self.final[:size] = moved
-            self._actions.append(wanted)
-            self._postures.append(posture_of(scene.arms, moved))
+            here = share[: np.searchsorted(share, size)]
+            if not len(here):
+                break
+            rows, local = first + here, np.arange(len(here))
+            before = state[: len(here)]
+            wanted = self._wanted(rows, local, posture.poses)
+            controls = controls_of(
+                scene.control, scene.arms, wanted, before, self._fixtures[here], posture, local, self._slots[here]
+            )
+            before[:] = lane.step(before, controls)
+            posture = posture_of(scene.arms, before)
+            self._actions[rows] = wanted
+            self._states[after + here] = before
+            self._put_hands(after + here, posture)
             first, after = first + size, after + size
+        self.final[share] = state
 
-    def _wanted(self, first: int, rows: Ints, poses: Sequence[ArmPose]) -> Actions:
-        """(K, A) actions towards the targets from row `first` on."""
-        at = slice(first, first + len(rows))
+    def _wanted(self, rows: Ints, local: Ints, poses: Sequence[ArmPose]) -> Actions:
+        """(M, A) actions towards the targets of rows (M,); these have the arms' poses `local` (M,)."""
         out = []
         for targets, pose in zip(self._targets, poses, strict=True):
-            noise = None if targets.noise is None else targets.noise[at]
-            out.append(encode(self._scene.control, targets.poses[at], targets.grippers[at], noise, rows, pose))
+            noise = None if targets.noise is None else targets.noise[rows]
+            out.append(encode(self._scene.control, targets.poses[rows], targets.grippers[rows], noise, local, pose))
         return out[0] if len(out) == 1 else np.concatenate(out, axis=1)
 
-    # -- what there is to see afterwards: the states to start from, then those after each step
+    def _put_hands(self, at: Ints | slice, posture: Posture) -> None:
+        for hands, pose in zip(self._hands, posture.poses, strict=True):
+            hands.rot[..., at], hands.pos[..., at] = pose.rot, pose.pos
+
+    # -- what there is to see afterwards
 
     @property
     def actions(self) -> Tensor:
         """(R, A) float32."""
-        return torch.from_numpy(np.concatenate(self._actions))
+        return torch.from_numpy(self._actions)
 
     def success(self) -> Tensor:
         """(R,) bool: the task's goal state holds after the row's action."""
-        scene, count = self._scene, len(self._slots)
-        state = self._states[count:]
-        bodies = scene.frames.rows(state, self._all_fixtures()[count:])
-        view = task_view(scene.task, scene.arms, scene.frames, state, bodies, self._poses(self._postures[1:]))
-        return scene.task.success(view)
+        scene, behind = self._scene, slice(len(self._slots), None)
+        state = self._states[behind]
+        bodies = scene.frames.rows(state, self._all_fixtures()[behind])
+        hands = [HandPose(hand.rot[..., behind], hand.pos[..., behind]) for hand in self._hands]
+        return scene.task.success(task_view(scene.task, scene.arms, scene.frames, state, bodies, hands))
 
     def observe(self) -> dict[str, Tensor]:
         """{feature: (R, *shape)} before the row's action."""
         scene = self._scene
         bodies = scene.frames.rows(self._states, self._all_fixtures())
-        poses = self._poses(self._postures)
-        seen = low_dim_observations(scene.arms, scene.frames, self._states, bodies, poses, self._before())
+        seen = low_dim_observations(scene.arms, scene.frames, self._states, bodies, self._hands, self._before())
         return {name: torch.from_numpy(value) for name, value in seen.items()}
 
     def _before(self) -> Ints:
@@ -142,16 +151,6 @@ class MujocoStretch:
 
     def _all_fixtures(self) -> Array:
         return np.concatenate([self._fixtures, *(self._fixtures[:size] for size in self._sizes)])
-
-    def _poses(self, postures: Sequence[Posture]) -> list[ArmPose]:
-        """One `ArmPose` of each arm over the states of all postures."""
-        return [joined([posture.poses[i] for posture in postures]) for i in range(len(self._scene.arms))]
-
-
-def joined(poses: Sequence[ArmPose]) -> ArmPose:
-    """One batch of several."""
-    parts = ("rot", "pos", "axes", "origins")
-    return ArmPose(*(np.concatenate([getattr(pose, part) for pose in poses], axis=-1) for part in parts))
 
 
 def targets_of(waypoints: Waypoints, arms: Sequence[Arm]) -> list[Targets]:

@@ -10,7 +10,7 @@ from mimicpipe.envs.mujoco import kernels
 from mimicpipe.envs.mujoco.arms import Arm, side_by_side
 from mimicpipe.envs.mujoco.frames import Frames
 from mimicpipe.envs.mujoco.kernels import Ints
-from mimicpipe.envs.mujoco.kinematics import ArmPose, Array
+from mimicpipe.envs.mujoco.kinematics import Array, HandPose
 from mimicpipe.envs.mujoco.observations import EEF_POSE, JOINTS, OBJECTS
 from mimicpipe.envs.tasks.base import Task, TaskView
 
@@ -19,7 +19,7 @@ Bodies = tuple[Array, Ints]
 
 
 def task_view(
-    task: Task, arms: Sequence[Arm], frames: Frames, state: Array, bodies: Bodies, poses: Sequence[ArmPose]
+    task: Task, arms: Sequence[Arm], frames: Frames, state: Array, bodies: Bodies, poses: Sequence[HandPose]
 ) -> TaskView:
     """What the task may see of states (N, S) with these poses of the arms: float32 tensors on the CPU."""
     count, (rows, columns) = len(state), bodies
@@ -46,7 +46,7 @@ def task_view(
 
 
 def low_dim_observations(
-    arms: Sequence[Arm], frames: Frames, state: Array, bodies: Bodies, poses: Sequence[ArmPose], rows: Ints
+    arms: Sequence[Arm], frames: Frames, state: Array, bodies: Bodies, poses: Sequence[HandPose], rows: Ints
 ) -> dict[str, npt.NDArray[np.float32]]:
     """Observations {feature: (K, *shape)} of rows (K,) of states (N, S), without cameras."""
     count, (body_rows, columns) = len(rows), bodies

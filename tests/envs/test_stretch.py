@@ -1,9 +1,10 @@
-"""Several control steps in one go on MuJoCo: the bits of single steps, whatever the scene and the control."""
+"""Several control steps in one go: the bits of single steps, whatever the env, the scene and the control."""
 
 import numpy as np
 import pytest
 import torch
 
+from mimicpipe.envs.kinematic import KinematicEnv
 from mimicpipe.envs.mujoco.env import MujocoEnv
 from mimicpipe.envs.tasks.catalog import task_classes
 from mimicpipe.pipeline.protocol import Waypoints
@@ -11,17 +12,31 @@ from mimicpipe.rng import attempt_seeds
 
 SLOTS = np.array([3, 0, 4])  # slot 3 takes more steps than slot 4; 1 and 2 stand still
 SIZES = [3, 3, 2, 1]
-SCENES = [("pick", "ik_rel"), ("stack", "ik_abs"), ("drawer_cleanup", "ik_rel"), ("bimanual_threading", "ik_rel")]
+MUJOCO = [
+    (MujocoEnv, "pick", {}),
+    (MujocoEnv, "stack", {"control": "ik_abs"}),
+    (MujocoEnv, "drawer_cleanup", {}),
+    (MujocoEnv, "bimanual_threading", {}),
+]
+ALL = [*MUJOCO, (KinematicEnv, "pick", {}), (KinematicEnv, "stack", {"lag": 0.3})]
 
 
-@pytest.fixture(scope="module", params=SCENES, ids="-".join)
+def name_of(scene):
+    env_class, task, arguments = scene
+    return "-".join([env_class.__name__, task, *map(str, arguments.values())])
+
+
+@pytest.fixture(scope="module", params=ALL, ids=name_of)
 def envs(request):
     """Two of the same kind."""
-    task, control = request.param
-    made = [MujocoEnv(task_classes()[task](), 5, control=control) for _ in range(2)]
+    env_class, task, arguments = request.param
+    made = [env_class(task_classes()[task](), 5, **arguments) for _ in range(2)]
     yield made
     for env in made:
         env.close()
+
+
+only_mujoco = pytest.mark.parametrize("envs", MUJOCO, ids=name_of, indirect=True, scope="module")
 
 
 def waypoints_of(env, noisy):
@@ -84,6 +99,7 @@ def test_resting_slots_may_be_reset_and_looked_at_meanwhile(envs):
         assert torch.equal(shown[name], pose)
 
 
+@only_mujoco
 def test_a_slot_that_has_diverged_stays_alone_and_an_impossible_target_is_named(envs):
     env = envs[0]
     env.reset(env.all_ids(), attempt_seeds(7, range(5)))
@@ -107,8 +123,25 @@ def test_a_slot_that_has_diverged_stays_alone_and_an_impossible_target_is_named(
         env.start_stretch(SLOTS, SIZES, lambda: Waypoints(targets, grippers, None))()
 
 
+@only_mujoco
+def test_every_thread_ends_its_share_whatever_another_meets(envs):
+    env = envs[0]
+    env.reset(env.all_ids(), attempt_seeds(7, range(5)))
+    targets, grippers, _ = waypoints_of(env, noisy=False)
+    targets[env.eef_names[0]][0, 0, 3] = float("nan")  # of the slot that stands first, in the first step
+    end = env.start_stretch(SLOTS, SIZES, lambda: Waypoints(targets, grippers, None))
+    with pytest.raises(RuntimeError, match="end it before the next"):
+        env.start_stretch(SLOTS, SIZES, lambda: Waypoints(targets, grippers, None))
+    with pytest.raises(ValueError, match="action of slot 3 asks for no finite motion"):
+        end()
+    targets, grippers, _ = waypoints_of(env, noisy=False)
+    assert env.start_stretch(SLOTS, SIZES, lambda: Waypoints(targets, grippers, None))().actions.isfinite().all()
+
+
 def test_who_looks_at_every_step_gets_every_step(envs):
-    class Watched(MujocoEnv):
+    env_class = type(envs[0])
+
+    class Watched(env_class):
         """May change what a step is."""
 
     assert envs[0].longest_stretch > 1
