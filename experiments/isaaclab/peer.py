@@ -34,8 +34,10 @@ class PeerRun:
     """Of it, within `env.step`."""
 
 
-def run_peer(task: str, source: Path, out: Path, num_envs: int, attempts: int, seed: int = 0) -> PeerRun:
-    """Generate until so many attempts have ended, with the peer's HDF5 recorder.
+def run_peer(
+    task: str, source: Path, out: Path, num_envs: int, attempts: int, seed: int = 0, recorders: Any = None
+) -> PeerRun:
+    """Generate until so many attempts have ended, with the recorder that the environment's configuration names.
 
     Physics is replayed as a CPU graph, as in env=isaaclab.
 
@@ -46,11 +48,13 @@ def run_peer(task: str, source: Path, out: Path, num_envs: int, attempts: int, s
         num_envs: number of slots.
         attempts: attempts to end after.
         seed: of the global generators.
+        recorders: configuration of a recorder manager instead.
     """
     importlib.import_module("mimicpipe.envs.isaaclab.registry")
     generation = importlib.import_module("isaaclab_mimic.datagen.generation")
     with contextlib.redirect_stdout(io.StringIO()):
-        cfg, success = generation.setup_env_config(task, str(out.parent), out.stem, num_envs, "cpu", attempts)
+        where = str(out.parent), out.stem
+        cfg, success = generation.setup_env_config(task, *where, num_envs, "cpu", attempts, recorder_cfg=recorders)
         cfg.datagen_config.generation_guarantee = False
         env = gymnasium.make(task, cfg=cfg).unwrapped
         try:

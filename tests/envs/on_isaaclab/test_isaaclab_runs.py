@@ -14,6 +14,7 @@ from isaaclab_stack_demos import write_stack_demos
 
 from mimicpipe.preflight import BUNDLED_DEMOS
 from mimicpipe.recorders.digest import digest
+from mimicpipe.recorders.episode_rows import read_episode_metadata
 
 require()
 with warnings.catch_warnings():
@@ -82,6 +83,19 @@ def test_isaac_labs_pool_reads_what_we_record(tmp_path):
         lengths = [int(demo.attrs["num_samples"]) for demo in again["data"].values()]
     assert len(lengths) == run.successes
     assert np.min(lengths) > 30
+
+
+@pytest.mark.slow
+def test_our_recorder_serves_isaac_labs_loop(tmp_path):
+    """Its loop takes the termination terms away, and tells the recorder manager alone what has succeeded."""
+    from mimicpipe.recorders.isaaclab_term import LeRobotRecorderManagerCfg
+
+    cfg = LeRobotRecorderManagerCfg()
+    cfg.lerobot.root, cfg.lerobot.task = str(tmp_path / "dataset"), "Pick up the cube."
+    run = run_peer(PICK, BUNDLED_DEMOS / "pick.hdf5", tmp_path / "x.hdf5", num_envs=3, attempts=4, recorders=cfg)
+    rows = read_episode_metadata(tmp_path / "dataset")
+    assert len(rows) == run.successes >= 3
+    assert all(row["success"] and row["length"] > 30 for row in rows)
 
 
 @pytest.mark.slow
