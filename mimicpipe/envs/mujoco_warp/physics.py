@@ -19,6 +19,7 @@ import warp as wp
 from torch import Tensor
 
 from mimicpipe.envs.mujoco_warp import view_kernels
+from mimicpipe.envs.mujoco_warp.contacts import leave_out_impossible
 from mimicpipe.envs.mujoco_warp.streams import CallerStream
 
 _ROWS_PER_CONTACT = 3
@@ -58,6 +59,7 @@ class WarpPhysics:
         self.num_envs = num_envs
         with wp.ScopedDevice(self._device):
             self._model = device_model(model)
+            self._model.callback.contactfilter = leave_out_impossible
             self._model.opt.warn_overflow = False  # it is raised as an error, which a line on the terminal is not
             self._data = mujoco_warp.make_data(
                 model, nworld=num_envs, nconmax=max_contacts, njmax=_ROWS_PER_CONTACT * max_contacts + _OTHER_ROWS
