@@ -7,11 +7,12 @@ does that itself, unless it failed or was killed.
 """
 
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from mimicpipe.errors import ConfigError
-from mimicpipe.report.format import near
+from mimicpipe.report.format import elapsed, near, percent
 from mimicpipe.report.page import write_run_page
 from mimicpipe.report.run_files import REPORT, read_json
 from mimicpipe.report.summary import write_json
@@ -65,12 +66,23 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ConfigError(f"{args.folder}: no such folder")
         for run in _runs(folder, args.jobs):
             if args.episodes:
-                print(f"{play_again(run)} episodes played", file=sys.stderr)
-            print(near(write_run_page(run)))
+                number, began = play_again(run), time.monotonic()
+                print(near(write_run_page(run)))
+                print(_costs(run, number, time.monotonic() - began), file=sys.stderr)
+            else:
+                print(near(write_run_page(run)))
         if is_sweep(folder):
             print(near(write_sweep_page(folder)))
 
     return exit_code(work)
+
+
+def _costs(folder: Path, episodes: int, page_s: float) -> str:
+    """What the report of a run takes, beside what the run took."""
+    drawn = float(read_json(folder / REPORT).get("seconds", 0.0))
+    wall = float(read_json(folder / "run.json").get("wall_s") or 0.0)
+    shares = f" ({percent(drawn / wall)} and {percent(page_s / wall)} of the run's {elapsed(wall)})" if wall else ""
+    return f"{episodes} episodes played and drawn in {elapsed(drawn)}, the page written in {elapsed(page_s)}{shares}"
 
 
 def _runs(folder: Path, jobs: bool) -> list[Path]:

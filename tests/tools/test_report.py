@@ -1,3 +1,4 @@
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -48,7 +49,13 @@ def test_episodes_are_played_again(sweep, tmp_path, capsys):
     assert report.main([str(run)]) == 0
     assert "data:image/webp" not in (run / "report.html").read_text()
     assert report.main([str(run), "--episodes"]) == 0
-    assert "3 episodes played" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    time = r"(?:\d+ ms|[\d.]+ s)"
+    assert re.fullmatch(
+        rf"3 episodes played and drawn in {time}, the page written in {time}"
+        rf" \([\d.]+ % and [\d.]+ % of the run's {time}\)\n",
+        said,
+    )
     assert (run / "report.html").read_text().count("<img") == 3
     assert (run / "preview.gif").is_file()
 
