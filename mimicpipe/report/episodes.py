@@ -14,7 +14,9 @@ from mimicpipe.report.sample import Take
 from mimicpipe.report.tally import tally
 
 _LEAST_S, _SHARE = 0.6, 0.02
-"""Time for playing episodes, and for drawing them: this, or this share of the run if that is more."""
+"""Time for finding where objects started, and for drawing episodes: this, or this share of the run if that is more."""
+_PLAY_S = 4.0
+"""The same of playing episodes, where a picture is worth little without the end."""
 _MOST_POINTS = 60
 """Of a path on the page."""
 PREVIEW = "preview.gif"
@@ -33,14 +35,14 @@ def look_back(env: MimicEnv, takes: Sequence[Take], folder: Path, wall_s: float,
 
     Returns:
         "starts": {"attempts", "success", "objects": {object: [[x, y] metres]}},
-        "episodes": [{"attempt", "success", "reason", "steps", "eefs": {eef: [[x, y, z]]}, "objects": {object: [first
-        and last [x, y, z]]}, "clip" and "still": data: addresses, if drawn}], "fps" of the control steps, "pictures":
-        how they were drawn, or why there are none, and "seconds" that all of it took.
+        "episodes": [{"attempt", "success", "reason", "steps", "played": how many of them, "eefs": {eef: [[x, y, z]]},
+        "objects": {object: [first and last [x, y, z]]}, "clip" and "still": data: addresses, if drawn}], "fps" of the
+        control steps, "pictures": how they were drawn, or why there are none, and "seconds" that all of it took.
     """
     began = time.monotonic()
     seconds = max(_LEAST_S, _SHARE * wall_s)
     starts = _starts(env, folder, seconds)
-    played = play(env, takes, seconds)
+    played = play(env, takes, max(_PLAY_S, _SHARE * wall_s))
     episodes = [_episode(episode) for episode in played]
     why = "preview=false" if not pictures else None if takes else "no episode was recorded"
     if why is None:
@@ -83,7 +85,7 @@ def _episode(episode: Played) -> dict[str, Any]:
         "success": take.success,
         "reason": take.reason,
         "steps": len(take.actions),
-        "cut": episode.frames <= len(take.actions),
+        "played": episode.frames - 1,
         "eefs": {name: _rounded(np.array(path)[at]) for name, path in episode.eefs.items()},
         "objects": {name: _rounded(np.array(poses)[ends, :3, 3]) for name, poses in episode.objects.items()},
     }

@@ -35,13 +35,17 @@ class Played:
 
 
 def play(env: MimicEnv, takes: Sequence[Take], seconds: float) -> list[Played]:
-    """Play episodes from their initial states and actions; ends early, with what there is, after `seconds`."""
+    """Play episodes from their initial states and actions.
+
+    After `seconds` no more is played: those that have been played to their ends are given, or else what there is.
+    """
     deadline = time.monotonic() + seconds
     played = [Played(take) for take in takes]
     with torch.inference_mode():
         for first in range(0, len(played), env.num_envs):
             _play_batch(env, played[first : first + env.num_envs], deadline)
-    return [episode for episode in played if episode.frames]
+    whole = [episode for episode in played if episode.frames > len(episode.take.actions)]
+    return whole or [episode for episode in played if episode.frames]
 
 
 def _play_batch(env: MimicEnv, episodes: Sequence[Played], deadline: float) -> None:

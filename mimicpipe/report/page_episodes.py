@@ -33,8 +33,14 @@ def _clip(episode: Mapping[str, Any], fps: float) -> str:
         f'<img src="{episode["clip"]}" width="144" height="144" alt="{text(words)}"></picture>'
         f'<figcaption><span class="{kind}-text">{text(episode["reason"])}</span><br>'
         f"attempt {count(episode['attempt'])}<br>"
-        f"{episode['steps']} steps, {episode['steps'] / fps:.1f} s</figcaption></figure>"
+        f"{_length(episode, fps)}</figcaption></figure>"
     )
+
+
+def _length(episode: Mapping[str, Any], fps: float) -> str:
+    """How long an episode was, and how much of it is shown."""
+    steps, played = episode["steps"], episode.get("played", episode["steps"])
+    return f"{steps} steps, {steps / fps:.1f} s" if played >= steps else f"the first {played} of {steps} steps"
 
 
 def paths(report: Report) -> str:
@@ -63,12 +69,13 @@ def coverage(report: Report, attempts: int) -> str:
     if not success:
         return ""
     shown = f"{count(len(success))} of {count(attempts)} attempts" if len(success) < attempts else "All attempts"
-    places = {name: [(100 * x, 100 * y) for x, y in at if x is not None and y is not None]
+    places: dict[str, list[tuple[float, float]]]
+    places = {name: [(100.0 * x, 100.0 * y) for x, y in at if x is not None and y is not None]
               for name, at in starts["objects"].items()}  # fmt: skip
     places = {name: at for name, at in places.items() if len(at) == len(success)}
     if not places:
         return ""
-    bounds = _bounds([point for at in places.values() for point in at])
+    bounds = _bounds(places)
     figures = []
     for name, at in places.items():
         groups = []
@@ -76,7 +83,7 @@ def coverage(report: Report, attempts: int) -> str:
             rows = [i for i, one in enumerate(success) if one == kind]
             titles = [f"attempt {starts['attempts'][i]}: {'success' if kind else 'failure'}" for i in rows]
             groups.append(Points(name, style, [at[i] for i in rows], titles))
-        figures.append(html.captioned(name, top_view(f"Where {name} started, from above", groups, bounds)))
+        figures.append(html.captioned(name, top_view(f"Where {name} started, from above", groups, bounds[name])))
     ok = sum(success)
     note = f"{shown}, seen from above, in the slot's frame: {count(ok)} successes"
     outcomes = [("ring", "success")]
@@ -86,11 +93,17 @@ def coverage(report: Report, attempts: int) -> str:
     return f"<p class=note>{note}.</p>{html.key(outcomes)}{html.figures(*figures)}"
 
 
-def _bounds(points: list[tuple[float, float]]) -> tuple[float, float, float, float]:
-    """The rectangle of all points with a margin, and of a size where there is but one."""
-    xs, ys = [x for x, _ in points], [y for _, y in points]
-    margin = max(1.0, 0.06 * max(max(xs) - min(xs), max(ys) - min(ys)))
-    return min(xs) - margin, max(xs) + margin, min(ys) - margin, max(ys) + margin
+def _bounds(places: Mapping[str, list[tuple[float, float]]]) -> dict[str, tuple[float, float, float, float]]:
+    """{object: x0, x1, y0, y1} around its points with a margin; all of one size, so that figures have one scale."""
+    spans = {name: [(min(values), max(values)) for values in zip(*at, strict=True)] for name, at in places.items()}
+    halves = [max(high - low for low, high in along) / 2 for along in zip(*spans.values(), strict=True)]
+    margin = max(1.0, 0.12 * max(halves))
+    found = {}
+    for name, span in spans.items():
+        (x0, x1), (y0, y1) = ((sum(ends) / 2 - half - margin, sum(ends) / 2 + half + margin)
+                              for ends, half in zip(span, halves, strict=True))  # fmt: skip
+        found[name] = (x0, x1, y0, y1)
+    return found
 
 
 def _capital(words: str) -> str:

@@ -60,13 +60,19 @@ def scene(episodes: Sequence[Mapping[str, Any]]) -> str:
         kind = "ok" if episode["success"] else "bad"
         title = f"attempt {episode['attempt']}: {episode['reason']}"
         picture.line(f"path {kind}", path, title)
-        picture.dot(f"dot {kind}", path[-1], f"{title}, end")
+        if _to_the_end(episode):
+            picture.dot(f"dot {kind}", path[-1], f"{title}, end")
     for episode, _ in shown:
         for name, (first, last) in episode["objects"].items():
             if _whole([first, last]):
                 picture.dot("start", first, f"{name}, start of attempt {episode['attempt']}")
-                picture.dot("stop", last, f"{name}, end of attempt {episode['attempt']}")
+                if _to_the_end(episode):
+                    picture.dot("stop", last, f"{name}, end of attempt {episode['attempt']}")
     return _html(picture, low, high)
+
+
+def _to_the_end(episode: Mapping[str, Any]) -> bool:
+    return episode.get("played", episode["steps"]) >= episode["steps"]
 
 
 def _whole(points: Sequence[Sequence[float | None]]) -> bool:

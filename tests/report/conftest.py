@@ -23,5 +23,6 @@ def finished_run(tmp_path_factory) -> Path:
                  "env.num_envs=4", "seed=3", "recorder.save_failed=true", f"hydra.run.dir={folder}"]  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(episodes, "_LEAST_S", 600.0)
+        patch.setattr(episodes, "_PLAY_S", 600.0)
         assert run_main(arguments, folder.parent) == 0
     return folder

@@ -8,6 +8,7 @@ from mimicpipe.pipeline.budget import BudgetLimits
 from mimicpipe.pipeline.episode import Outcome
 from mimicpipe.pipeline.run_state import RunOptions, RunState
 from mimicpipe.recorders.none import NullRecorder
+from mimicpipe.report import look_back
 from mimicpipe.report.look_back import play, start_positions
 from mimicpipe.report.sample import FAILURES_SHOWN, SHOWN, EpisodeSample, Take, chosen, takes_of_dataset
 from mimicpipe.rng import attempt_seeds
@@ -50,6 +51,20 @@ def test_no_time_is_a_beginning_only():
     takes, _ = recorded([3], [50])
     (episode,) = play(make_env(1), takes, 0.0)
     assert episode.frames == 1
+
+
+def test_where_time_runs_out_only_whole_episodes_are_shown(monkeypatch):
+    takes, _ = recorded([3, 4, 5], [6, 30, 9])
+    env, now = make_env(2), [0.0]
+    monkeypatch.setattr(look_back.time, "monotonic", lambda: now[0])
+    step = env.step
+
+    def slow(*arguments):
+        now[0] += 1.0
+        step(*arguments)
+
+    monkeypatch.setattr(env, "step", slow)
+    assert [(episode.take.attempt, episode.frames) for episode in play(env, takes, 12.5)] == [(0, 7)]
 
 
 @pytest.mark.parametrize("num_envs", [1, 3, 16])

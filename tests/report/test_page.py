@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 from html.parser import HTMLParser
 
@@ -80,9 +81,36 @@ def test_the_figures_are_those_of_the_run(finished_run):
             row["reason"],
             row["length"],
         )
-        assert not episode["cut"]
+        assert episode["played"] == row["length"]
         start = report["starts"]["objects"]["cubeA"][report["starts"]["attempts"].index(episode["attempt"])]
         assert episode["objects"]["cubeA"][0][:2] == pytest.approx(start, abs=1e-3)
+
+
+def test_an_episode_that_was_not_played_to_its_end_says_so_and_shows_no_end(run, finished_run):
+    report = json.loads((run / REPORT).read_text())
+    whole = (finished_run / PAGE).read_text()
+    first = report["episodes"][0]
+    first["played"] = first["steps"] - 5
+    (run / REPORT).write_text(json.dumps(report))
+    text = write_run_page(run).read_text()
+    told = f"the first {first['steps'] - 5} of {first['steps']} steps"
+    assert (text.count(told), whole.count(told)) == (1, 0)
+    assert whole.count(f"end of attempt {first['attempt']}<") == 2  # of each cube
+    assert text.count(f"end of attempt {first['attempt']}<") == 0
+    assert text.count('<circle class="dot ') == whole.count('<circle class="dot ') - 1
+
+
+def test_objects_that_start_far_apart_each_have_their_window_at_one_scale(run):
+    report = json.loads((run / REPORT).read_text())
+    report["starts"]["objects"]["cubeA"] = [[x + 2.0, y - 1.0] for x, y in report["starts"]["objects"]["cubeB"]]
+    (run / REPORT).write_text(json.dumps(report))
+    text = write_run_page(run).read_text()
+    figures = [
+        text.partition(f"Where {name} started, from above")[2].partition("</svg>")[0] for name in ("cubeA", "cubeB")
+    ]
+    marks = [re.findall(r"(?:cx=|d=.M)\W?([-\d.]+)", figure) for figure in figures]
+    assert marks[0]
+    assert [float(x) for x in marks[0]] == pytest.approx([float(x) for x in marks[1]], abs=0.3)
 
 
 def test_the_page_can_be_written_again_from_the_files(run, finished_run):
