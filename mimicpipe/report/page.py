@@ -57,16 +57,20 @@ def _head(files: RunFiles) -> str:
     counts, rates = run.get("counts", {}), run.get("rates", {})
     demos, wanted = counts.get("successes", total.successes), run.get("config", {}).get("num_demos")
     reason = run.get("exit_reason")
-    good = reason in DONE
     ending = _ending(reason)
     of = f" of {count(wanted)}" if wanted else ""
     wall = f" in {elapsed(run['wall_s'])}" if run.get("wall_s") else ""
-    lede = f'<b>{count(demos)}{of} demos</b>{wall}. <span class="{"ok" if good else "bad"}-text">{text(ending)}</span>'
+    lede = f'<b>{count(demos)}{of} demos</b>{wall}. <span class="{tone(reason)}-text">{text(ending)}</span>'
     started = text(str(run.get("started", "")).replace("T", " ").replace("+00:00", " UTC"))
     return (
         f'<p class="kicker">mimicpipe run{f", {started}" if started else ""}</p><h1>{text(files.title)}</h1>'
         f'<p class="lede">{lede}</p>{_facts(files, counts, rates)}'
     )
+
+
+def tone(reason: str | None) -> str:
+    """The colour of how a run ended: all demos are there, a limit came first, or something went wrong."""
+    return "ok" if reason == "num_demos" else "limit" if reason in DONE else "bad"
 
 
 def _ending(reason: str | None) -> str:

@@ -10,7 +10,7 @@ from mimicpipe.report import html
 from mimicpipe.report.commands import sweep_commands
 from mimicpipe.report.format import count, elapsed, percent
 from mimicpipe.report.html import text
-from mimicpipe.report.page import DONE, ENDINGS
+from mimicpipe.report.page import DONE, ENDINGS, tone
 from mimicpipe.report.run_files import PAGE, read_json, read_overrides, read_sweep_overrides
 
 
@@ -83,12 +83,9 @@ def _job(folder: Path) -> Job:
 def sweep_page(folder: Path, jobs: Sequence[Job]) -> str:
     """The page as a string."""
     swept, fixed = swept_keys(jobs)
-    good = sum(job.good for job in jobs)
-    how = "ok" if good == len(jobs) else "bad"
     body = (
         f'<p class="kicker">mimicpipe sweep</p><h1>{text(" × ".join(swept) or folder.name)}</h1>'
-        f'<p class="lede"><b>{count(len(jobs))} jobs</b>, <span class="{how}-text">{count(good)} complete</span>'
-        f"{_failed(folder, jobs)}.</p>",
+        f'<p class="lede"><b>{count(len(jobs))} jobs</b>, {_endings(jobs)}{_failed(folder, jobs)}.</p>',
         html.section("Jobs", _jobs(folder, jobs, swept)),
         html.section("Compared", _compared(jobs, swept)),
         html.section("Go on", html.commands(sweep_commands(folder, read_sweep_overrides(folder)))),
@@ -98,6 +95,16 @@ def sweep_page(folder: Path, jobs: Sequence[Job]) -> str:
     return html.document(
         f"{' × '.join(swept) or folder.name}: mimicpipe sweep", "\n".join(part for part in body if part)
     )
+
+
+def _endings(jobs: Sequence[Job]) -> str:
+    """How many have all their demos, and how many came to a limit first."""
+    tones = [tone(job.run.get("exit_reason")) for job in jobs]
+    limited = tones.count("limit")
+    said = f'<span class="ok-text">{count(tones.count("ok"))} complete</span>'
+    if limited:
+        said += f', <span class="limit-text">{count(limited)} ended at max_attempts or max_failures</span>'
+    return said
 
 
 def _failed(folder: Path, jobs: Sequence[Job]) -> str:
@@ -133,7 +140,7 @@ def _figures(job: Job) -> tuple[str, ...]:
     wall = job.figure("wall_s")
     proof = job.run.get("bottleneck_proof")
     return (
-        f'<span class="{"ok" if job.good else "bad"}-text">{text(ending)}</span>',
+        f'<span class="{tone(reason)}-text">{text(ending)}</span>',
         "–" if attempts is None else count(attempts),
         share,
         "–" if successes is None else count(successes),

@@ -160,6 +160,14 @@ def test_nothing_in_the_files_becomes_markup(run):
     assert read_run(run).run["exit_reason"] == evil
 
 
+@pytest.mark.parametrize(("reason", "tone"), [("num_demos", "ok"), ("max_failures", "limit"), ("SIGINT", "bad")])
+def test_only_a_run_with_all_its_demos_is_green(run, reason, tone):
+    record = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(record | {"exit_reason": reason}))
+    head = write_run_page(run).read_text().partition('<p class="lede">')[2].partition("</p>")[0]
+    assert f'<span class="{tone}-text">' in head
+
+
 def test_a_failed_run_says_so_and_how_to_go_on(run):
     record = json.loads((run / "run.json").read_text())
     record |= {"exit_reason": "StallError: no step", "exit_code": 1, "dataset": None}

@@ -53,7 +53,7 @@ def test_a_runs_page(browser, finished_run, width, dark):
 def test_text_stands_out_from_the_ground(browser, finished_run, dark):
     page = opened(browser, finished_run / PAGE, 1440, dark=dark)
     colours = page.evaluate(
-        "['--ink', '--soft', '--ok', '--bad', '--link', '--paper'].map("
+        "['--ink', '--soft', '--ok', '--bad', '--limit', '--link', '--paper'].map("
         "name => { const e = document.createElement('i'); e.style.color = `var(${name})`; document.body.append(e);"
         "return getComputedStyle(e).color.match(/\\d+/g).slice(0, 3).map(Number) })"
     )

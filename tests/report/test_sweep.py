@@ -50,6 +50,15 @@ def test_the_page_compares_them(sweep):
     assert f"; failed: {', '.join(map(str, range(1, 12)))}.</p>" in text
 
 
+def test_a_job_that_came_to_a_limit_is_not_complete(tmp_path):
+    for number, reason in enumerate(("num_demos", "max_failures", "max_attempts")):
+        job(tmp_path / str(number), [f"seed={number}"], exit_reason=reason)
+    text = write_sweep_page(tmp_path).read_text()
+    assert '<span class="ok-text">1 complete</span>, <span class="limit-text">2 ended at max_attempts or' in text
+    assert "failed" not in text.partition("<h2>")[0].partition("<body>")[2]
+    assert text.count('<span class="limit-text">Ended at max_') == 2
+
+
 def test_the_page_has_the_command_that_makes_the_sweep_again(sweep):
     given = {"hydra": ["hydra/launcher=joblib", "hydra.sweep.dir=/tmp/x", "hydra.mode=MULTIRUN"],
              "task": ["seed=0,1", "env.cameras=[front,wrist]"]}  # fmt: skip
