@@ -1,12 +1,12 @@
 """Schema of the group `cluster`: whether one process makes a run's attempts, or several share them."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from mimicpipe.errors import ConfigError
 from mimicpipe.pool_config import GROWING_POOL
-from mimicpipe.schema import at_least
+from mimicpipe.schema import at_least, timeout
 
 RAY_CLUSTER = "mimicpipe.cluster.ray_launcher.RayLauncher"
 _SYNC_RECORDER = "mimicpipe.recorders.lerobot.LeRobotRecorder"
@@ -30,7 +30,7 @@ class RayClusterConfig(ClusterConfig):
     cpus_per_worker: int = at_least(1, 1)
     gpus_per_worker: float = at_least(0, 0.0)
     max_retries: int = at_least(0, 3)
-    worker_timeout_s: float = field(default=120.0, metadata={"above": 0, "max": 1_000_000})
+    worker_timeout_s: float = timeout(120.0)
 
 
 CLUSTER_SCHEMAS: dict[str, type] = {RAY_CLUSTER: RayClusterConfig}

@@ -21,7 +21,7 @@ from mimicpipe.generator_config import GENERATOR_SCHEMAS, ConstraintConfig, Gene
 from mimicpipe.isaaclab_config import ISAACLAB_ENV, ISAACLAB_TASK, check_isaaclab, check_isaaclab_task
 from mimicpipe.planner_config import PLANNER_SCHEMAS, PlannerConfig, check_planner
 from mimicpipe.pool_config import POOL_SCHEMAS, PoolConfig, check_pool
-from mimicpipe.schema import at_least, conform, first_line, show, suggest, value_at, within
+from mimicpipe.schema import at_least, conform, first_line, show, suggest, timeout, value_at, within
 
 # OmegaConf reads an Enum by its members' names.
 Control = StrEnum("Control", ["ik_rel", "ik_abs"])
@@ -166,7 +166,7 @@ class Hdf5RecorderConfig(AsyncRecorderConfig):
     """`recorder=hdf5`."""
 
     workers: int = at_least(0, 0)
-    worker_timeout_s: float = field(default=60.0, metadata={"above": 0, "max": 1_000_000})
+    worker_timeout_s: float = timeout(60.0)
 
 
 @dataclass
@@ -174,7 +174,7 @@ class ShardedRecorderConfig(AsyncRecorderConfig):
     """`recorder=sharded`."""
 
     workers: int = at_least(0, 1)
-    worker_timeout_s: float = field(default=60.0, metadata={"above": 0, "max": 1_000_000})
+    worker_timeout_s: float = timeout(60.0)
     video_codec: VideoCodec = VideoCodec["libsvtav1"]
     video_gop: int | None = at_least(1, 2)
     video_crf: float | None = within(0, 63, 30.0)
@@ -233,7 +233,7 @@ class RunConfig:
     max_failures: int | None = at_least(1, None)
     seed: int = field(default=0, metadata={"min": 0, "max": 2**63 - 1})
     strict: bool = False
-    stall_timeout_s: float = field(default=60.0, metadata={"above": 0, "max": 1_000_000})
+    stall_timeout_s: float = timeout(60.0)
     preview: bool = True
     allowed_targets: list[str] = field(default_factory=list)
     resume: str | None = None

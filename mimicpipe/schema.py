@@ -34,6 +34,11 @@ def within(low: float, high: float, default: Any = MISSING) -> Any:
     return field(default=default, metadata={"min": low, "max": high})
 
 
+def timeout(default: float) -> Any:
+    """A field of seconds that something may take: more than none, and few enough for a timer."""
+    return field(default=default, metadata={"above": 0, "max": 1_000_000})
+
+
 def show(value: Any) -> str:
     """A value as it is typed on the command line."""
     if value is None or isinstance(value, bool):

@@ -54,12 +54,10 @@ class RolloutBuffer:
     def append(self, slots: Tensor, columns: dict[str, Tensor]) -> None:
         """Write one frame for slots (K,): {feature: (K, *shape)}."""
         self._write(slots, columns, self._step.index_select(0, slots))
-        self._step.index_add_(0, slots, torch.ones_like(slots))
 
     def extend(self, slots: Tensor, steps: Tensor, columns: dict[str, Tensor]) -> None:
         """Write several frames: row r is frame `steps[r]` (R,) from now of slot `slots[r]` (R,)."""
         self._write(slots, columns, self._step.index_select(0, slots) + steps)
-        self._step.index_add_(0, slots, torch.ones_like(slots))
 
     def _write(self, slots: Tensor, columns: dict[str, Tensor], steps: Tensor) -> None:
         if self._packed is None:
@@ -72,6 +70,7 @@ class RolloutBuffer:
         for name, column in self._other.items():
             flat = column.view(self._num_envs * self._capacity, *column.shape[2:])
             _storable(flat).index_copy_(0, at, _storable(columns[name]))
+        self._step.index_add_(0, slots, torch.ones_like(slots))
 
     def _allocate(self, columns: dict[str, Tensor]) -> None:
         width = 0

@@ -57,8 +57,8 @@ class SlotBoard:
 
     def _fewer_think(self, count: int) -> None:
         self.thinking -= count
-        if self.thinking == 0 and self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self.thinking == 0:
+            self._wake()
 
     def think_all(self, slots: Ints) -> None:
         """The requests of the slots (K,) were served."""
@@ -76,27 +76,23 @@ class SlotBoard:
         """The slot has no attempt to do; it is not stepped and holds nobody up."""
         if self._active[slot]:
             self._active[slot] = False
-            self.num_parked += 1
-            self._active_ids = None
+            self._more_park(1)
         self.settle(slot)
 
     def unpark(self, slot: int) -> None:
         """The slot has an attempt again."""
         if not self._active[slot]:
             self._active[slot] = True
-            self.num_parked -= 1
-            self._active_ids = None
+            self._more_park(-1)
         self.think(slot)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._wake()
 
     def park_all(self, slots: Ints) -> None:
         """As `park`, of slots (K,)."""
         acting = slots[self._active[slots]]
         if len(acting):
             self._active[acting] = False
-            self.num_parked += len(acting)
-            self._active_ids = None
+            self._more_park(len(acting))
         self.settle_all(slots)
 
     def unpark_all(self, slots: Ints) -> None:
@@ -104,11 +100,13 @@ class SlotBoard:
         parked = slots[~self._active[slots]]
         if len(parked):
             self._active[parked] = True
-            self.num_parked -= len(parked)
-            self._active_ids = None
+            self._more_park(-len(parked))
         self.think_all(slots)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._wake()
+
+    def _more_park(self, count: int) -> None:
+        self.num_parked += count
+        self._active_ids = None
 
     def leave(self, slot: int) -> None:
         """The slot waits for something slow, which the others need not wait for; its state stands still meanwhile."""
@@ -124,6 +122,11 @@ class SlotBoard:
         """Where every slot is parked or away: wait until one changes that, or the run ends."""
         if self.num_parked == self.num_envs and not self._over:
             await self._wait()
+
+    def _wake(self) -> None:
+        """Let the env loop, if it waits, look again."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def _wait(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()
@@ -171,8 +174,7 @@ class SlotBoard:
     def stop(self) -> None:
         """The run ends: nobody waits for a slot any more, however long it thinks."""
         self._over = True
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._wake()
 
     async def all_settled(self) -> None:
         """Wait until no slot thinks, or the run ends."""
