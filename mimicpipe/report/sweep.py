@@ -100,8 +100,8 @@ def sweep_page(folder: Path, jobs: Sequence[Job]) -> str:
 def _endings(jobs: Sequence[Job]) -> str:
     """How many have all their demos, and how many came to a limit first."""
     tones = [tone(job.run.get("exit_reason")) for job in jobs]
-    limited = tones.count("limit")
-    said = f'<span class="ok-text">{count(tones.count("ok"))} complete</span>'
+    complete, limited = tones.count("ok"), tones.count("limit")
+    said = f'<span class="ok-text">{count(complete)} complete</span>' if complete else "none complete"
     if limited:
         said += f', <span class="limit-text">{count(limited)} ended at max_attempts or max_failures</span>'
     return said

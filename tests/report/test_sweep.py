@@ -57,6 +57,8 @@ def test_a_job_that_came_to_a_limit_is_not_complete(tmp_path):
     assert '<span class="ok-text">1 complete</span>, <span class="limit-text">2 ended at max_attempts or' in text
     assert "failed" not in text.partition("<h2>")[0].partition("<body>")[2]
     assert text.count('<span class="limit-text">Ended at max_') == 2
+    (tmp_path / "0" / "run.json").write_text(json.dumps({"exit_reason": "max_attempts"}))
+    assert "<b>3 jobs</b>, none complete, <span" in write_sweep_page(tmp_path).read_text()
 
 
 def test_the_page_has_the_command_that_makes_the_sweep_again(sweep):
