@@ -66,7 +66,7 @@ async def run_to_end(env, generator, *, num_demos=10, options=None, sink=None, f
     run = RunState(
         env,
         BudgetLimits(num_demos, **limits),
-        options or RunOptions(stall_timeout_s=10.0),
+        options or RunOptions(stall_timeout_s=50.0),  # on a busy machine Numba alone takes 20 s, the first time
         sink=sink,
         failed_sink=failed_sink,
         on_outcome=outcomes.append,

@@ -210,7 +210,7 @@ def test_single_actions_and_plans_side_by_side():
 
 @pytest.mark.parametrize("limit", [1, 4, 5, 6, 29, 33])
 def test_the_limit_of_an_episode_cuts_a_stretch_off(limit):
-    options = RunOptions(max_episode_steps=limit, stall_timeout_s=10.0)
+    options = RunOptions(max_episode_steps=limit, stall_timeout_s=50.0)
     plain, env = PointEnv(1), StretchEnv(5)
     expected, *_ = collect(plain, PlanGenerator(plain), options=options, max_attempts=12)
     outcomes, *_ = collect(env, PlanGenerator(env), options=options, max_attempts=12)
@@ -259,7 +259,7 @@ def test_an_attempt_that_is_left_in_the_middle_of_a_stretch_is_whole():
 
 def test_whoever_needs_every_step_gets_every_step():
     env = StretchEnv(4)
-    run = RunState(env, BudgetLimits(5), RunOptions(stall_timeout_s=10.0), success_term=lambda e: e.success())
+    run = RunState(env, BudgetLimits(5), RunOptions(stall_timeout_s=50.0), success_term=lambda e: e.success())
     asyncio.run(generate(run, PlanGenerator(env)))
     assert not env.stretches
     assert env.sizes

@@ -19,7 +19,7 @@ from mimicpipe.pipeline.protocol import PlanBatch, PlanFailedError
 from mimicpipe.pipeline.run_state import RunOptions
 from mimicpipe.rng import Stream, uniforms
 
-OPTIONS = RunOptions(hold_steps=10, stall_timeout_s=10.0)
+OPTIONS = RunOptions(hold_steps=10, stall_timeout_s=50.0)
 
 
 class WatchedEnv(PointEnv):

@@ -97,13 +97,13 @@ def test_success_that_does_not_hold_to_the_end_is_no_success():
 
 
 def test_success_shorter_than_hold_steps_is_no_success():
-    options = RunOptions(hold_steps=40, stall_timeout_s=10)
+    options = RunOptions(hold_steps=40, stall_timeout_s=50.0)
     _, outcomes, _, _ = collect(3, max_attempts=3, options=options)
     assert [o.reason for o in outcomes] == ["success_not_held", "success_not_held", "not_successful"]
 
 
 def test_timeout():
-    _, outcomes, _, _ = collect(2, max_attempts=4, options=RunOptions(max_episode_steps=20, stall_timeout_s=10))
+    _, outcomes, _, _ = collect(2, max_attempts=4, options=RunOptions(max_episode_steps=20, stall_timeout_s=50.0))
     assert [(o.reason, o.length) for o in outcomes] == [("timeout", 20)] * 4
 
 
@@ -217,7 +217,7 @@ def test_a_faulty_attempt_fails_alone(fault, reason, num_envs):
 def test_strict_raises_the_first_exception():
     make = type("Faulty", (Faulty,), {"fault": staticmethod(raise_at_once)})
     with pytest.raises(LookupError, match="no such thing"):
-        collect(4, make, options=RunOptions(strict=True, stall_timeout_s=10))
+        collect(4, make, options=RunOptions(strict=True, stall_timeout_s=50.0))
 
 
 @pytest.mark.parametrize("num_envs", [1, 4])
@@ -357,7 +357,7 @@ def test_exceptions_end_the_run_after_three_attempts_per_slot_in_a_row(num_envs)
 
     env, sink = PointEnv(num_envs), MemorySink()
     outcomes = []
-    run = RunState(env, BudgetLimits(100), RunOptions(stall_timeout_s=10), sink=sink, on_outcome=outcomes.append)
+    run = RunState(env, BudgetLimits(100), RunOptions(stall_timeout_s=50.0), sink=sink, on_outcome=outcomes.append)
     with pytest.raises(LookupError, match="from now on"):
         asyncio.run(generate(run, Mostly(env)))
     assert len(outcomes) == 5 + 3 * num_envs

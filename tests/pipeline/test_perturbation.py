@@ -43,7 +43,7 @@ def run(num_envs: int, config: PerturbationConfig | None, kind=PlanGenerator) ->
     env, sink = TapedEnv(num_envs), MemorySink()
 
     async def main() -> None:
-        limits, options = BudgetLimits(10**6, max_attempts=12), RunOptions(stall_timeout_s=10.0)
+        limits, options = BudgetLimits(10**6, max_attempts=12), RunOptions(stall_timeout_s=50.0)
         state = RunState(env, limits, options, sink=sink, failed_sink=sink, perturbation=config)
         await generate(state, kind(env))
 
