@@ -32,7 +32,7 @@ with warnings.catch_warnings():
 
 from experiments.throughput.peer_loop import adapter_for, peer_module, run_peer
 
-pytestmark = pytest.mark.isaaclab
+pytestmark = [pytest.mark.isaaclab, pytest.mark.timeout(600)]
 
 TOLERANCE = 1e-5
 ARMS, OBJECTS = ("left", "right"), ("cube", "cup")

@@ -33,7 +33,7 @@ with warnings.catch_warnings():
 from experiments.throughput import peer_compare, peer_loop
 from experiments.throughput.peer_compare import Setting
 
-pytestmark = pytest.mark.isaaclab
+pytestmark = [pytest.mark.isaaclab, pytest.mark.timeout(600)]
 
 TOLERANCE = 1e-5
 NUM_DEMOS = 5
