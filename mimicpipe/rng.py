@@ -95,10 +95,16 @@ def _filled[T: np.generic](
 ) -> npt.NDArray[T]:  # fmt: skip
     """(*K, count) values at positions offset .. offset + count of each seed's stream; offset () or (*K,)."""
     keys = np.atleast_1d(np.asarray(seeds, dtype=np.int64))
-    first = np.broadcast_to(np.asarray(offset, dtype=np.int64), keys.shape)
     out = np.empty((keys.size, count), dtype=dtype)
-    fill(np.ascontiguousarray(keys).ravel(), int(stream), np.ascontiguousarray(first).ravel(), out)
+    fill(np.ascontiguousarray(keys).ravel(), int(stream), _for_each(offset, keys.shape), out)
     return out.reshape(*keys.shape, count)
+
+
+def _for_each(values: npt.ArrayLike, shape: tuple[int, ...]) -> _I64:
+    """One for all, or (*K,), as a flat array of a value each."""
+    out = np.empty(shape, dtype=np.int64)  # numpy.broadcast_to costs more than the numbers here
+    out[...] = values
+    return out.ravel()
 
 
 def attempt_seeds(seed: int, attempts: npt.ArrayLike) -> Seeds:
@@ -149,5 +155,5 @@ def normals(
     """
     if np.any(np.asarray(offset) % 2):
         raise ValueError(f"offset must be even, got {offset}")
-    counts = np.broadcast_to(np.asarray(count if wanted is None else wanted, dtype=np.int64), np.size(seeds))
-    return _filled(partial(_fill_normals, np.ascontiguousarray(counts)), seeds, stream, count, offset, np.float32)
+    counts = _for_each(count if wanted is None else wanted, (np.size(seeds),))
+    return _filled(partial(_fill_normals, counts), seeds, stream, count, offset, np.float32)
