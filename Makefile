@@ -62,7 +62,7 @@ isaaclab: $(PEER)/.installed ## create .venv-isaaclab/, for env=isaaclab and to 
 test-isaaclab: $(PEER)/.installed ## the tests of env=isaaclab, and against Isaac Lab Mimic
 	OMP_NUM_THREADS=1 $(PEER)/bin/python -m pytest -q -m isaaclab $(ARGS)
 
-test-isaaclab-smoke: $(PEER)/.installed ## a few of them, from source demos to a dataset: what .ci/run runs
+test-isaaclab-smoke: $(PEER)/.installed ## a few of them, from source demos to a dataset
 	OMP_NUM_THREADS=1 $(PEER)/bin/python -m pytest -q -m "isaaclab and not slow" $(ISAACLAB_TESTS) $(ARGS)
 
 openwandb: $(WANDB_SERVER)/.installed ## create .venv-openwandb/, with a W&B-compatible server for the tests (60 MB)
