@@ -45,7 +45,7 @@ _FPS = 20
 _BACKGROUND_ENVS = 256
 """With fewer slots a step takes less time than to hand it to another thread."""
 _ROWS_OF_A_STRETCH = 32768
-_STEPS_OF_A_STRETCH = (8, 64)
+_STEPS_OF_A_STRETCH = (16, 64)
 """A stretch takes so many control steps that this many rows come together, within these bounds."""
 _SCALE = np.repeat([act.POSITION_SCALE, act.ROTATION_SCALE], act.NOISE_DIM // 2)
 _NO_NOISE = np.zeros((0, 0), dtype=np.float32)

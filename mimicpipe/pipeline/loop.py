@@ -40,9 +40,6 @@ from mimicpipe.rng import Seeds
 
 _YIELD_EVERY_S = 0.02
 """Signals, the sampler and the watchdog's wishes are served at least this often."""
-_MOST_RESTING = 0.25
-"""Share of the active slots that may sit out a step. Where more plans end at once, the step waits for their slots, so
-that slots which act in time with each other stay so."""
 _GATHERED = 1 / 16
 """Slots that sit out are served together, once they are this share of the active ones, or"""
 _GATHER_STEPS = 4
@@ -366,7 +363,7 @@ async def env_loop(run: RunState) -> None:
             continue
         loop.collect_ended()
         active = board.num_envs - board.num_parked
-        if not run.env.steps_in_background or len(loop.resting) > _MOST_RESTING * active:
+        if not run.env.steps_in_background or len(loop.resting) > loop.stretches.most_resting * active:
             loop.wake()
             if board.thinking or len(loop.to_continue):
                 continue

@@ -17,6 +17,10 @@ from mimicpipe.pipeline.ends import Ints
 from mimicpipe.pipeline.protocol import Stretch
 from mimicpipe.pipeline.run_state import RunState
 
+_MOST_RESTING = 0.25, 0.75
+"""In a step and in a stretch. Where more plans end at once, the step waits for their slots, so that slots which act in
+time with each other stay so; in a stretch a quarter of them is enough to keep the simulator busy."""
+
 
 @compiled
 def count_success(
@@ -41,6 +45,8 @@ class Stretches:
         on_host = run.env.device.type == "cpu"
         self.longest = run.env.longest_stretch if run.own_success and on_host and not looked_at else 1
         """Most steps; 1 where something needs the env at every step."""
+        self.most_resting = _MOST_RESTING[self.longest > 1]
+        """Share of the active slots that may sit out what begins."""
         self._over: tuple[Stretch, Ints, Ints] | None = None
 
     def sizes(self, slots: Ints) -> tuple[Ints, Ints, Ints] | None:

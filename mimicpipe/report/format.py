@@ -19,6 +19,11 @@ def elapsed(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 59.95 else duration(seconds)
 
 
+def some(number: int, thing: str) -> str:
+    """How many of a thing: "1 task", "1,200 tasks"."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def count(number: float) -> str:
     """A number without needless digits: 1,234,567 or 12.3."""
     return f"{number:,.0f}" if abs(number) >= 100 or number == int(number) else f"{number:,.1f}"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mimicpipe.errors import ConfigError
-from mimicpipe.report.format import count
+from mimicpipe.report.format import count, some
 from mimicpipe.tools.column_values import ColumnSummary, column_values
 
 VERSION = "v3.0"
@@ -81,7 +81,7 @@ def structure(data: Dataset) -> str:
     for file in files:
         names = [name for name in pq.read_schema(file).names if not name.startswith("stats/")]
         data.episodes += pq.read_table(file, columns=names).to_pylist()
-    return f"{VERSION}, {len(data.features)} features, {count(len(data.episodes))} episodes"
+    return f"{VERSION}, {some(len(data.features), 'feature')}, {some(len(data.episodes), 'episode')}"
 
 
 def counts(data: Dataset) -> str:
@@ -111,7 +111,7 @@ def counts(data: Dataset) -> str:
     _require(tasks == info["total_tasks"], f"{tasks} tasks, {info['total_tasks']} in info.json")
     used = data.frames["task_index"]
     _require(rows == 0 or (used.min() >= 0 and used.max() < tasks), f"a task_index outside 0 .. {tasks - 1}")
-    return f"{count(len(episodes))} episodes, {count(rows)} frames, {tasks} tasks"
+    return f"{some(len(episodes), 'episode')}, {some(rows, 'frame')}, {some(tasks, 'task')}"
 
 
 def _read_frames(data: Dataset) -> None:
@@ -215,7 +215,7 @@ def videos(data: Dataset) -> str:
                 there = sum(packet.size > 0 for packet in video.demux(video=0))
             _require(there == length, f"{name} has {there} frames, its episodes {length}")
             frames += there
-    return f"{len(cameras)} cameras, {count(frames)} frames" if cameras else "no cameras"
+    return f"{some(len(cameras), 'camera')}, {some(frames, 'frame')}" if cameras else "no cameras"
 
 
 CHECKS: dict[str, Callable[[Dataset], str]] = {

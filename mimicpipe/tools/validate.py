@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from mimicpipe.report.format import some
 from mimicpipe.tools.dataset_checks import open_dataset, run_checks
 from mimicpipe.tools.exits import exit_code, tool_parser
 
@@ -50,7 +51,7 @@ def replay_checks(root: Path, run: Path, number: int) -> Iterator[tuple[str, boo
     finally:
         env.close()
     other = [episode for episode in played if episode.success != episode.recorded_success]
-    said = f"{len(played)} episodes end as they were recorded"
+    said = f"{some(len(played), 'episode')} played again, each to the end that was recorded"
     if other:
         said = f"episode {other[0].index} ends in {'success' if other[0].success else 'failure'} when played again"
     yield "replay", not other, said

@@ -45,7 +45,7 @@ def test_a_dataset_of_ours_passes(run, capsys):
     assert list(lines) == ["structure", "counts", "shapes", "timestamps", "finite", "stats", "videos", "replay",
                            "observations"]  # fmt: skip
     assert all(line.startswith("ok ") for line in lines.values())
-    assert "4 episodes end as they were recorded" in lines["replay"]
+    assert "4 episodes played again, each to the end that was recorded" in lines["replay"]
     assert "largest difference 0.0e+00" in lines["observations"]
 
 
@@ -54,7 +54,7 @@ def test_without_its_run_nothing_is_replayed(run, tmp_path, capsys):
     code, lines = checked(root, capsys)
     assert (code, "name it with --run" in lines["replay"]) == (0, True)
     code, lines = checked(root, capsys, "--run", str(run), "--replay", "2")
-    assert (code, "2 episodes end" in lines["replay"]) == (0, True)
+    assert (code, "2 episodes played again" in lines["replay"]) == (0, True)
 
 
 @given(arrays(np.float64, (5, 6), elements=st.floats(-1e3, 1e3)))
