@@ -29,6 +29,8 @@ _SETTLED_AFTER_S = 60.0
 """A folder that is older than this is locked, or abandoned."""
 _LONGEST_PLACE = 20
 """Characters. Ray appends up to 64 to its folder, and the path of a socket has 107 at most."""
+_REMOVED_WITHIN_S = 5.0
+"""How long Ray's processes may write after its end."""
 _REACHED_WITHIN_S = 10.0
 """How long the head of a Ray cluster may take to be reached."""
 
@@ -80,6 +82,9 @@ class RayLauncher:
             self._ray = ray
             with _own_signal_handlers():
                 ray.init(**self._arguments())
+        except SystemExit:  # a handler that Ray has while it starts; what SIGTERM means here, ours knows
+            signal.raise_signal(signal.SIGTERM)
+            raise
         except Exception as error:
             raise ClusterError(f"{where}: no Ray cluster: {_one_line(error)}") from error
         self._check_size(ray.cluster_resources())
@@ -207,8 +212,12 @@ class _Folder:
         self._lock = _locked(self.path)
 
     def remove(self) -> None:
-        """Remove it with everything in it."""
+        """Remove it with everything in it; Ray's processes may still write while they end."""
+        deadline = time.monotonic() + _REMOVED_WITHIN_S
         shutil.rmtree(self.path, ignore_errors=True)
+        while os.path.exists(self.path) and time.monotonic() < deadline:
+            time.sleep(0.05)
+            shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 
 

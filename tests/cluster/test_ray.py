@@ -188,6 +188,19 @@ def test_a_signal_ends_the_run_well(kinematic, tmp_path, scratch, to_all):
     assert list(folder.glob(".*")) == [folder / ".hydra"]
 
 
+def test_a_signal_ends_a_run_whose_ray_is_starting(tmp_path, scratch):
+    with start(*KINEMATIC, "hydra.run.dir=run", cwd=tmp_path, scratch=scratch) as process:
+        while not list(Path(scratch).glob("*/session_*")):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, text = process.communicate()
+        nothing_is_left(process.pid, scratch)
+    assert process.returncode == 143
+    assert "Traceback" not in text
+    assert record(tmp_path / "run")["exit_reason"] == "SIGTERM"
+
+
 def test_too_few_processors_are_named(shared_ray, tmp_path, scratch):
     with start(
         *KINEMATIC, f"cluster.address={shared_ray}", "cluster.num_workers=3", cwd=tmp_path, scratch=scratch
