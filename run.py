@@ -7,6 +7,7 @@
 Exit code: 0 done, 1 failed, 2 the command line cannot be run as it stands, 130 / 143 ended by SIGINT / SIGTERM.
 """
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ try:
     import hydra
     from omegaconf import DictConfig
 
+    from mimicpipe import stdout
     from mimicpipe.cli import check_command_line
     from mimicpipe.errors import ConfigError
     from mimicpipe.report.sweep_end import reported_sweep
@@ -38,6 +40,7 @@ def main() -> int:
     try:
         sys.argv[1:] = with_resumed_arguments(sys.argv[1:])
         jobs = check_command_line(sys.argv[1:], CONFIG_DIR)
+        logging.raiseExceptions = False  # a log that cannot be written, on a full disk, is no reason for tracebacks
         os.environ["HYDRA_FULL_ERROR"] = "1"  # let exceptions come out of Hydra instead of its own report and exit
         with reported_sweep(len(jobs)) as sweep:
             job()
@@ -47,6 +50,9 @@ def main() -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # --help, and nobody reads it
+        stdout.drop()
+        return 0
     except Exception as error:
         if not type(error).__module__.startswith(("joblib.", "submitit.")):
             raise

@@ -161,13 +161,15 @@ def _check_job(cfg: DictConfig) -> Job:
 def _explain(error: Exception, hydra: Hydra, name: str, overrides: Sequence[str]) -> str:
     """One line for an error of Hydra's composition: the key, the value given, what is valid."""
     if isinstance(error, OverrideParseException):
-        reason = next((line for line in error.message.splitlines() if not line.startswith("Error parsing")), "")
-        return f"{error.override}: not of the form key=value ({reason})"
+        return (
+            f"{error.override}: cannot be read as key=value; quote a value with special characters, and all of it for "
+            f"the shell: 'key=\"a=b\"'"
+        )
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, option = error.missing_cfg_file.rpartition("/")
         valid = error.options if error.options is not None else hydra.config_loader.get_group_options(group)
         if group == "hydra/launcher" and option in LAUNCHERS:
-            return f"{group}={option}: is not installed; pip install 'mimicpipe[launchers]'"
+            return f"{group}={option}: is not installed; pip install -e '.[launchers]'"
         return f"{group or 'config'}={option}: no such option; {suggest(option, valid)}"
     if match := re.match(r"Ambiguous value for argument '(.*)'", str(error)):
         return f"{match[1]}: several values; add -m to sweep over them, or write [a,b] for a list"

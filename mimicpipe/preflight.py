@@ -16,6 +16,7 @@ from mimicpipe.errors import ConfigError
 from mimicpipe.generator_config import POLICY_GENERATOR
 from mimicpipe.isaaclab_config import ISAACLAB_ENV, SOURCE_DEMOS
 from mimicpipe.recorders.staging import check_repo_id, check_root, check_writable
+from mimicpipe.trackers.jsonl import JsonlTracker
 from mimicpipe.training.kinds import check_playable
 
 NULL_RECORDER = "mimicpipe.recorders.none.NullRecorder"
@@ -23,6 +24,8 @@ FAILED_SUFFIX = "_failed"
 """Of the root and repo_id of the dataset of failed attempts."""
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]*://")
 """How those of fsspec, as s3://, gs:// and file://, begin."""
+OF_A_RUN = ("attempts.jsonl", "run.json")
+"""What a run leaves in its output folder, and another one would write anew."""
 BUNDLED_DEMOS = Path(__file__).parent / "assets" / "source_demos"
 
 
@@ -92,6 +95,7 @@ def check_paths(jobs: Iterable[tuple[RunConfig, Path]]) -> None:
     for config, output_dir in jobs:
         key = "hydra.run.dir" if len(jobs) == 1 else "hydra.sweep.dir"
         check_writable(key, output_dir)  # first, because the dataset's root is in it by default
+        _check_holds_no_run(key, output_dir, config)
         places = {key: output_dir}
         if config.recorder["_target_"] != NULL_RECORDER:
             places["dataset.root"] = check_dataset_root(config)
@@ -104,6 +108,18 @@ def check_paths(jobs: Iterable[tuple[RunConfig, Path]]) -> None:
                     f"{key}={path}: two jobs of the sweep would write here; put ${{hydra:job.num}} into it"
                 )
             seen.add(path)
+
+
+def _check_holds_no_run(key: str, folder: Path, config: RunConfig) -> None:
+    """Refuse an output folder whose run would lose its attempts.jsonl and run.json."""
+    metrics = folder / "metrics.jsonl"
+    if metrics.is_file() and JsonlTracker.is_written(metrics):
+        raise ConfigError(f"{key}={folder}: a run is writing there; choose another folder")
+    if config.resume is None and not config.dataset.overwrite and any((folder / name).exists() for name in OF_A_RUN):
+        raise ConfigError(
+            f"{key}={folder}: holds a run; choose another folder, go on with that run (resume={folder}), or replace it "
+            "(dataset.overwrite=true)"
+        )
 
 
 def check_dataset_root(config: RunConfig, suffix: str = "") -> Path:

@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from mimicpipe.config import RunConfig, check
 from mimicpipe.errors import ConfigError
 from mimicpipe.pool_config import GROWING_POOL
+from mimicpipe.preflight import NULL_RECORDER
 from mimicpipe.recorders.layout import BY_ATTEMPT
 from mimicpipe.recorders.staged import StagedRun
 from mimicpipe.recorders.staging_area import has_base, is_published, put_back, staged_logs, staging_path
@@ -85,6 +86,8 @@ def check_resumed(config: RunConfig) -> None:
             raise ConfigError(
                 f"resume={folder}: {key} was {before.get(key)}, and the dataset depends on it; leave it as it was"
             )
+    if config.recorder["_target_"] == NULL_RECORDER:
+        raise ConfigError(f"resume={folder}: recorder=none keeps no episodes to go on with; start the run again")
     root = Path(config.dataset.root)
     if staging_path(root).is_dir() and is_published(root):
         raise ConfigError(

@@ -18,8 +18,10 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from mimicpipe import stdout
 from mimicpipe.config import GROUPS, RunConfig, check
-from mimicpipe.errors import ConfigError, MimicpipeError, RecorderError, StallError
+from mimicpipe.errors import RecorderError, StallError
+from mimicpipe.failures import say_failure
 from mimicpipe.preflight import FAILED_SUFFIX, check_machine
 from mimicpipe.report.format import near
 from mimicpipe.signals import EXIT_CODES, leave_at_once, noted_signals, stop_on_signal
@@ -62,15 +64,15 @@ def run_job(cfg: DictConfig) -> None:
             exit_code = EXIT_CODES.get(reason, 0)
         except (KeyboardInterrupt, SystemExit) as error:
             reason, exit_code = _ending(error, seen)
-        except MimicpipeError as error:
-            print(f"error: {error}", file=sys.stderr)
-            reason, exit_code = f"{type(error).__name__}: {error}", 2 if isinstance(error, ConfigError) else 1
-        except Exception as error:  # noqa: BLE001 - printed in full, and the exit code says it
-            traceback.print_exception(error)
-            reason, exit_code = f"{type(error).__name__}: {error}", 1
+        except Exception as error:  # noqa: BLE001 - printed, and the exit code says it
+            reason, exit_code = say_failure(error, job.output_dir)
         if seen and exit_code == 0:
             reason, exit_code = seen[0], EXIT_CODES[seen[0]]  # it came when all the demos were there
-        job.report(reason, exit_code)
+        try:
+            job.report(reason, exit_code)
+        except OSError as error:
+            print(f"error: no report in {near(job.output_dir)}: {error}", file=sys.stderr)
+            exit_code = exit_code or 1
     if exit_code and (context.mode == RunMode.RUN or (exit_code in EXIT_CODES.values() and _is_in_process(context))):
         raise SystemExit(exit_code)  # alone, too: Hydra would add a line of its own to another exception
 
@@ -335,7 +337,7 @@ class Job:
             self.trackers.close({key: record[key] for key in _TRACKED}, exit_code)
         self._write_page()
         if self.budget is not None:
-            print_summary(record, self.output_dir)
+            stdout.tell(lambda: print_summary(record, self.output_dir))
 
     def _write_page(self) -> None:
         """Write report.html, and report.json that it is made of; a failure is a warning."""

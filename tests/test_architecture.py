@@ -29,7 +29,7 @@ LAYERS = (
     {"datagen"},
     {"recorders", "pools", "envs", "planners"},
     {"trackers", "report", "convert"},
-    {"preflight", "signals", "build", "resume", "runner", "cli", "cluster", "local_page"}
+    {"preflight", "signals", "stdout", "failures", "build", "resume", "runner", "cli", "cluster", "local_page"}
     | {"collect", "annotate", "training", "tools"},
 )
 HEAVY = {"torch", "lerobot", "wandb", "mujoco", "tensorboard", "h5py", "matplotlib", "datasets", "pandas", "av"}

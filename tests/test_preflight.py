@@ -9,6 +9,7 @@ import pytest
 from mimicpipe import preflight
 from mimicpipe.cli import Job, check_command_line
 from mimicpipe.errors import ConfigError
+from mimicpipe.trackers.jsonl import JsonlTracker
 
 CONF = Path(__file__).parents[1] / "conf"
 
@@ -154,6 +155,27 @@ def test_a_root_in_a_read_only_folder(tmp_path):
 
 def test_an_output_folder_that_cannot_be_made():
     assert "hydra.run.dir=/proc/mimicpipe" in fault("hydra.run.dir=/proc/mimicpipe")
+
+
+@pytest.mark.parametrize("name", ["attempts.jsonl", "run.json"])
+@pytest.mark.parametrize("recorder", ["none", "async"])
+def test_an_output_folder_that_holds_a_run(name, recorder):
+    Path("out").mkdir()
+    Path("out", name).touch()
+    asked = ("hydra.run.dir=out", f"recorder={recorder}")
+    message = fault(*asked, "dataset.root=elsewhere")
+    assert message.startswith("hydra.run.dir=")
+    assert "holds a run; choose another folder, go on with that run (resume=" in message
+    assert jobs(*asked, "dataset.overwrite=true")
+    assert "holds a run" in fault("-m", "hydra.sweep.dir=.", "hydra.sweep.subdir=out", "seed=1")
+
+
+def test_an_output_folder_that_a_run_is_writing_to():
+    Path("out").mkdir()
+    tracker = JsonlTracker(Path("out/metrics.jsonl"))
+    assert "a run is writing there" in fault("hydra.run.dir=out", "dataset.overwrite=true")
+    tracker.close({}, 0)
+    assert jobs("hydra.run.dir=out")
 
 
 def test_source_demos_that_are_not_there(tmp_path):

@@ -147,6 +147,13 @@ def test_another_run_is_refused(whole, run, tmp_path):
     code, text = run(f"resume={whole}")
     assert code == 2
     assert "the run has ended (num_demos), so there is nothing to go on with" in text
+    none = tmp_path / "none"
+    arguments = [argument for argument in BASE if not argument.startswith(("recorder.", "num_demos"))]
+    assert run(*arguments, "recorder=none", "num_demos=1", f"hydra.run.dir={none}")[0] == 0
+    made = (none / "attempts.jsonl").read_bytes()
+    code, text = run(f"resume={none}")
+    assert (code, "recorder=none keeps no episodes to go on with" in text) == (2, True)
+    assert (none / "attempts.jsonl").read_bytes() == made
     code, text = run(f"resume={tmp_path}")
     assert code == 2
     assert "no output folder of a run" in text

@@ -222,7 +222,13 @@ class DatasetRecorder(Recorder):
             return
         episodes = sum(where not in ("storage", "on_durable") for where, _ in failures)
         message = f"failed to write {episodes} committed episode(s): " if episodes else ""
-        message += "; ".join(f"{where}: {describe(error)}" for where, error in failures)
+        said: dict[str, list[str]] = {}  # a full disk says the same of every episode
+        for where, error in failures:
+            said.setdefault(describe(error), []).append(where)
+        message += "; ".join(
+            f"{places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}: {what}"
+            for what, places in said.items()
+        )
         if self._path is not None:
             message += f"; the {self._num_saved} episodes saved whole are in {self._path}"
         raised = RecorderError(message)

@@ -102,7 +102,8 @@ def merge(root: Path, sources: Sequence[Path], overwrite: bool = False) -> int:
     for dataset in datasets[1:]:
         for key in _MUST_AGREE:
             if dataset.header[key] != first.header[key]:
-                raise ConfigError(f"{dataset.root}: {key} is not that of {first.root}")
+                differs = _difference(dataset.header[key], first.header[key])
+                raise ConfigError(f"{dataset.root}: {key} is not that of {first.root}: {differs}")
     for dataset in datasets:
         if isinstance(dataset, FinishedDataset):
             with _readable(dataset.root):
@@ -116,6 +117,17 @@ def merge(root: Path, sources: Sequence[Path], overwrite: bool = False) -> int:
         area.discard()
         raise
     return count
+
+
+def _difference(here: Any, there: Any) -> str:
+    """The first thing, by name, that two datasets say differently."""
+    if not isinstance(here, Mapping) or not isinstance(there, Mapping):
+        return f"{here}, and {there} there"
+    name = next(name for name in sorted({*here, *there}) if here.get(name) != there.get(name))
+    lacks = next((where for where, values in (("here", here), ("there", there)) if name not in values), None)
+    if lacks is not None:
+        return f"{name} is missing {lacks}"
+    return f"{name}: {_difference(here[name], there[name])}"
 
 
 def find_staged(run: Path) -> list[Path]:

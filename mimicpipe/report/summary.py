@@ -94,8 +94,8 @@ def print_summary(run: Mapping[str, Any], output_dir: Path, console: Console | N
         console: where to print; None is stdout.
     """
     out = console or Console(highlight=False)
-    counts, ok = run["counts"], run["exit_code"] == 0
-    heading = f"{count(counts['successes'])} of {count(run['config']['num_demos'])} demos in {elapsed(run['wall_s'])}"
+    ok = run["exit_code"] == 0
+    heading = f"{count(_demos(run))} of {count(run['config']['num_demos'])} demos in {elapsed(run['wall_s'])}"
     out.print()
     ending = {"num_demos": "", "max_attempts": "max_attempts reached", "max_failures": "max_failures reached"}
     reason = ending.get(run["exit_reason"], f"ended by {run['exit_reason']}")
@@ -114,6 +114,11 @@ def print_summary(run: Mapping[str, Any], output_dir: Path, console: Console | N
         out.print(Text("\nOpen it, or watch an episode (the viewer needs `pip install 'lerobot[viz]'`):"))
         out.print(Text(f"  {opener}"), soft_wrap=True)
         out.print(Text(f"  {viewer}"), soft_wrap=True)
+
+
+def _demos(run: Mapping[str, Any]) -> int:
+    """Successes, or of them those that are in the dataset, where there is to be one."""
+    return run["counts"]["successes" if run["choices"].get("recorder") == "none" else "episodes"]
 
 
 def _rows(run: Mapping[str, Any]) -> list[tuple[str, str]]:

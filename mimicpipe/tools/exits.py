@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
+from mimicpipe import stdout
 from mimicpipe.errors import ConfigError, MimicpipeError, RecorderError, SourceDemoError
 
 EXIT_CODES = "Exit code: 0 done, 1 failed, 2 cannot be done as it was asked, 130 after Ctrl-C."
@@ -46,13 +47,19 @@ def exit_code(work: Callable[[], int | None], *, in_words: Callable[[str], str] 
         What `work` returned; 2 where it cannot be done as it was asked, 1 where it failed, 130 after Ctrl-C.
     """
     try:
-        return work() or 0
+        code = work() or 0
+    except BrokenPipeError:
+        stdout.drop()
+        return 0
     except (ConfigError, SourceDemoError) as error:
         code, said = 2, f"error: {in_words(str(error))}"
     except (MimicpipeError, RecorderError, OSError) as error:
         code, said = 1, f"error: {in_words(str(error))}"
     except KeyboardInterrupt:
         code, said = 130, interrupted
+    else:
+        return code if stdout.tell(lambda: None) or code else 1
     if said:
         print(said, file=sys.stderr)
+    stdout.tell(lambda: None)  # or Python would complain at its end of what is still buffered
     return code

@@ -116,6 +116,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
     args = _parsed(argv)
     dataset = args.dataset.expanduser().resolve()
+    if (dataset / ".hydra").is_dir() and (dataset / "dataset").is_dir():
+        dataset /= "dataset"  # of the run whose output folder was named
     out = (args.out or dataset.with_name(f"{dataset.name}-{args.policy}")).expanduser().resolve()
 
     def work() -> None:

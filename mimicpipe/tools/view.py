@@ -2,7 +2,7 @@
 
 Made headless, into RUN/episodes.rrd, or NAME.rrd beside a dataset; opened at once where there is a display. It shows
 every number of every frame over time, cameras, and poses in 3D: those columns whose elements are named `..x, ..y, ..z`
-and `..qw, ..qx, ..qy, ..qz`. Needs the extra `view` (`pip install 'mimicpipe[view]'`), which brings rerun-sdk.
+and `..qw, ..qx, ..qy, ..qz`. Needs the extra `view` (`pip install -e '.[view]'`), which brings rerun-sdk.
 """
 
 import importlib.util
@@ -50,7 +50,7 @@ def write_recording(root: Path, out: Path, episodes: Sequence[int]) -> int:
         ConfigError: no dataset, no such episode, or rerun-sdk is missing.
     """
     if importlib.util.find_spec("rerun") is None:
-        raise ConfigError("view: rerun-sdk is not installed; `pip install 'mimicpipe[view]'` brings it")
+        raise ConfigError("view: rerun-sdk is not installed; `pip install -e '.[view]'` brings it")
     import rerun as rr
 
     data = open_dataset(root)

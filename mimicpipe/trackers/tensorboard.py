@@ -23,7 +23,7 @@ class TensorboardTracker(Tracker):
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise ImportError("tracker=tensorboard needs tensorboard: pip install 'mimicpipe[tensorboard]'") from error
+            raise ImportError("tracker=tensorboard needs tensorboard: pip install -e '.[tensorboard]'") from error
         self._writer = SummaryWriter(str(directory / "tensorboard"))
         self._writer.add_text("config", _code(config))
 

@@ -25,6 +25,7 @@ def run(root, **changes):
         "skipped_source_demos": ["demo_3: NaN"],
         "peak_rss_mb": 812.3,
         "dataset": {"root": str(root), "repo_id": "local/pick"},
+        "choices": {"recorder": "async"},
         "config": {"num_demos": 100},
         **changes,
     }
@@ -142,3 +143,10 @@ def test_git(tmp_path):
     assert not clean["dirty"]
     (tmp_path / "a").write_text("2")
     assert git_commit(tmp_path) == {"commit": clean["commit"], "dirty": True}
+
+
+def test_demos_that_could_not_be_written_are_none(tmp_path):
+    counts = {**run(tmp_path)["counts"], "episodes": 1}
+    assert printed(tmp_path, counts=counts, exit_code=1).lstrip().startswith("1 of 100 demos")
+    counts["episodes"] = 0
+    assert printed(tmp_path, counts=counts, choices={"recorder": "none"}).lstrip().startswith("100 of 100 demos")
