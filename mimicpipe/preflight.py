@@ -15,6 +15,7 @@ from mimicpipe.envs.mujoco_warp import extra
 from mimicpipe.errors import ConfigError
 from mimicpipe.generator_config import POLICY_GENERATOR
 from mimicpipe.isaaclab_config import ISAACLAB_ENV, SOURCE_DEMOS
+from mimicpipe.pool_config import OnError
 from mimicpipe.recorders.staging import check_repo_id, check_root, check_writable
 from mimicpipe.trackers.jsonl import JsonlTracker
 from mimicpipe.training.kinds import check_playable
@@ -26,6 +27,8 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]*://")
 """How those of fsspec, as s3://, gs:// and file://, begin."""
 OF_A_RUN = ("attempts.jsonl", "run.json")
 """What a run leaves in its output folder, and another one would write anew."""
+_HDF5_SUFFIXES = (".hdf5", ".h5")
+_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 BUNDLED_DEMOS = Path(__file__).parent / "assets" / "source_demos"
 
 
@@ -54,9 +57,22 @@ def check_machine(config: RunConfig) -> None:
     for path in source_demo_paths(config):
         if not path.exists():
             raise ConfigError(f"pool.path={path}: no such file or folder")
+        skips = config.pool.get("on_error") == OnError.skip
+        if not skips and path.suffix in _HDF5_SUFFIXES and path.is_file() and not _has_hdf5_signature(path):
+            raise ConfigError(f"pool.path={path}: is not an HDF5 file, or its first bytes are damaged; copy it again")
     if config.recorder["_target_"] != NULL_RECORDER:
         check_repo_id(config.dataset.repo_id)
         config.dataset.root = str(resolved_root(config.dataset.root))
+
+
+def _has_hdf5_signature(path: Path) -> bool:
+    """Whether an HDF5 file begins at byte 0, or behind a user block (HDF5 file format 3.0, II.A)."""
+    with path.open("rb") as file:
+        for at in (0, *(512 << power for power in range(8))):
+            file.seek(at)
+            if file.read(len(_HDF5_SIGNATURE)) == _HDF5_SIGNATURE:
+                return True
+    return False
 
 
 def resolved_root(root: str) -> Path:

@@ -181,6 +181,11 @@ def test_an_output_folder_that_a_run_is_writing_to():
 def test_source_demos_that_are_not_there(tmp_path):
     assert "pool.path=nope.hdf5: no such file" in fault("pool=hdf5", "pool.path=nope.hdf5")
     (tmp_path / "own.yaml").touch()
+    Path("broken.hdf5").write_bytes(b"\x89HDX" + bytes(600))
+    assert "pool.path=broken.hdf5: is not an HDF5 file" in fault("pool=hdf5", "pool.path=broken.hdf5")
+    assert jobs("pool=hdf5", "pool.path=broken.hdf5", "pool.on_error=skip")
+    Path("behind.hdf5").write_bytes(bytes(1024) + b"\x89HDF\r\n\x1a\n")
+    assert jobs("pool=hdf5", "pool.path=behind.hdf5")
     message = fault("pool=hdf5", "task.name=juggle")
     assert "no source demos come with task juggle" in message
 

@@ -143,6 +143,8 @@ def find_staged(run: Path) -> list[Path]:
         for folder in sorted(run.glob(".*.staging"))
         if folder.is_dir()
     ]
+    if not found and (run / ".hydra").is_dir():
+        raise ConfigError(f"{run}: nothing to recover: this run has left nothing that is not in its dataset")
     if not found:
         raise ConfigError(f"{run}: nothing to recover; name a run's output folder, or the root of its dataset")
     return found

@@ -52,6 +52,10 @@ def open_dataset(root: Path) -> Dataset:
     try:
         info = json.loads((root / "meta" / "info.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
+        if any(root.glob("*.hdf5")):
+            raise ConfigError(
+                f"{root}: holds HDF5 files, no LeRobot v3 dataset; `python -m mimicpipe.tools.convert` makes one"
+            ) from None
         raise ConfigError(f"{root}: no LeRobot v3 dataset (meta/info.json: {type(error).__name__})") from None
     return Dataset(root, info)
 
