@@ -11,6 +11,7 @@ on the row alone (its seed, its demos, what its slot sees), so it has the same b
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +33,7 @@ from mimicpipe.datagen.sim import MimicSim
 from mimicpipe.datagen.subtask import DataGenConfig, check_datagen_config
 from mimicpipe.datagen.timing import GOES_ON
 from mimicpipe.errors import RequestError
-from mimicpipe.pipeline.protocol import EefPlans, PlanBatch, PlanFailedError
+from mimicpipe.pipeline.protocol import EefPlans, PlanBatch, PlanFailedError, WriteWaypoints
 from mimicpipe.pipeline.transfer import downloader, uploader
 from mimicpipe.rng import Seeds
 
@@ -74,7 +75,7 @@ class SubtaskPlanner:
         # A hold after an eef's last segment is noiseless, so it needs a waypoint of its own.
         self._holds = config.settle_steps > 0 or len(self._specs) > 1
         count, eefs = env.num_envs, len(self._specs)
-        width = 16 + env.gripper_dim + env.noise_dim
+        self._width = width = 16 + env.gripper_dim + env.noise_dim
         self._coordinator = Coordinator(pool, self._specs, config, constraints, count, width) if constraints else None
         self._chooser = DemoChooser(pool, count, 1 + max(int(spec.cell.max()) for spec in self._specs))
         self._subtask = np.full((count, eefs), -1, dtype=np.int64)
@@ -91,10 +92,9 @@ class SubtaskPlanner:
         nothing = np.zeros(0, dtype=np.int64)
         none = Rows(nothing, nothing, nothing, nothing, nothing)
         spec = self._specs[0]
-        waypoints = np.zeros((0, 1, 16 + self._env.gripper_dim + self._env.noise_dim), dtype=np.float32)
-        self._stitch(
-            spec, none, np.zeros((0, stitch.COLUMNS), dtype=np.int64), _NO_POSES, _NO_POSES, nothing, waypoints
-        )
+        waypoints = np.zeros((0, 1, self._width), dtype=np.float32)
+        table = np.zeros((0, stitch.COLUMNS), dtype=np.int64)
+        self._stitch(spec, none, table, _NO_POSES, _NO_POSES, nothing, nothing, nothing, waypoints)
 
     def request(self, seed: int, visible: int, attempt: int = 0, run_seed: int = 0) -> SegmentRequest:
         """The request of an attempt that begins: the first segment of every eef, from the first `visible` demos.
@@ -156,19 +156,20 @@ class SubtaskPlanner:
             if len(batch.rows):
                 batch, demo = self._chooser.choose(spec, batch, world, errors)
             if len(batch.rows):
-                steps, lengths, waypoints = self._plan_eef(spec, batch, demo, world)
+                steps, lengths, write = self._plan_eef(spec, batch, demo, world)
                 table.note_chosen(batch.slots, spec.index, batch.subtask, demo)
                 if coordinator is None:
                     self._remember(spec, batch, steps)
-                    plans[spec.name] = self._on_device(batch.rows, lengths, waypoints)
+                    plans[spec.name] = self._plans(batch.rows, lengths, write)
                 else:
-                    coordinator.write(spec, batch.slots, waypoints, steps)
+                    coordinator.write(spec, batch.slots, self._written(lengths, write), steps)
         if coordinator is None:
             played, following, done = self._move_on(slots)
         else:
             live = np.asarray([row for row in range(len(slots)) if row not in errors], dtype=np.int64)
             for eef, emitted in coordinator.emit(slots, live, world, table.first_demo(slots)).items():
-                plans[eef] = self._on_device(*emitted)
+                rows, lengths, waypoints = emitted
+                plans[eef] = self._plans(rows, lengths, waypoints)
             played, following, done = coordinator.move_on(slots)
         return self._answer(plans, errors, _Moved(slots, played, following, done))
 
@@ -215,9 +216,7 @@ class SubtaskPlanner:
 
     # ---- one eef
 
-    def _plan_eef(
-        self, spec: EefSpec, batch: Rows, demo: Ints, world: World
-    ) -> tuple[Ints, Ints, npt.NDArray[np.float32]]:
+    def _plan_eef(self, spec: EefSpec, batch: Rows, demo: Ints, world: World) -> tuple[Ints, Ints, "_Given"]:
         """Steps (M,), waypoints (M,) with the one that is held behind the last segment, and the waypoints."""
         subtask, count = batch.subtask, len(batch.rows)
         begin, end = self._pool.boundaries[spec.name].of_segments(batch.seeds, subtask, demo)
@@ -239,8 +238,6 @@ class SubtaskPlanner:
         ) & self._config.generation_interpolate_from_last_target_pose
         table[:, stitch.HELD] = holds
         lengths = steps + holds
-        width = 16 + self._env.gripper_dim + self._env.noise_dim
-        waypoints = np.empty((count, int(lengths.max()), width), dtype=np.float32)
         object_now = _NO_POSES if (objects < 0).all() else world.object_poses(np.maximum(objects, 0), batch.rows)
         if self._coordinator is not None:
             for at, motion in self._coordinator.pairs.motions(spec, batch, demo, begin, end, object_now):
@@ -248,35 +245,47 @@ class SubtaskPlanner:
                 object_now[:, :, at] = motion
                 table[at, stitch.OBJECT] = stitch.GIVEN
         eef_now = _NO_POSES if from_last.all() else world.eef_poses(spec.name, batch.rows)
-        self._stitch(spec, batch, table, object_now, eef_now, steps, waypoints)
+        first_step = self._planned[batch.slots, spec.index]
         self._planned[batch.slots, spec.index] += steps
+        write = partial(self._stitch, spec, batch, table, object_now, eef_now, steps, first_step)
         if spec.settle.any():
             changing = self._pool.timeline[f"change/{spec.name}"][0]
             first = table[:, stitch.START]
             changes = [np.flatnonzero(changing[s + 1 : s + n]) + 1 for s, n in zip(first, end - begin, strict=True)]
             gripper = slice(16, 16 + self._env.gripper_dim)
+            waypoints = self._written(lengths, write)
             more, waypoints = settled(waypoints, lengths, lead, changes, spec.settle[subtask], gripper)
-            steps, lengths = steps + more, lengths + more
-        return steps, lengths, waypoints
+            return steps + more, lengths + more, waypoints
+        return steps, lengths, write
 
-    def _on_device(self, rows: Ints, lengths: Ints, waypoints: npt.NDArray[np.float32]) -> EefPlans:
+    def _written(self, lengths: Ints, given: "_Given") -> npt.NDArray[np.float32]:
+        """(M, L, W) waypoints."""
+        if isinstance(given, np.ndarray):
+            return given
+        waypoints = np.empty((len(lengths), int(lengths.max()), self._width), dtype=np.float32)
+        given(np.arange(len(lengths)), waypoints)
+        return waypoints
+
+    def _plans(self, rows: Ints, lengths: Ints, given: "_Given") -> EefPlans:
         on_host = torch.from_numpy(rows), torch.from_numpy(lengths)
-        return EefPlans(*on_host, self._upload(waypoints), has_noise=self._noisy)
+        if isinstance(given, np.ndarray) or self._env.device.type != "cpu":
+            return EefPlans(*on_host, self._upload(self._written(lengths, given)), self._noisy)
+        return EefPlans(*on_host, given, self._noisy, self._width)
 
     def _stitch(
         self, spec: EefSpec, batch: Rows, table: Ints, object_now: Floats, eef_now: Floats, steps: Ints,
-        waypoints: npt.NDArray[np.float32],
+        first_step: Ints, to: Ints, out: npt.NDArray[np.float32],
     ) -> None:  # fmt: skip
+        """Write the waypoints of segments (M,) to out[to]."""
         timeline = self._pool.timeline
         stitch.stitch(
             table, timeline[f"target/{spec.name}"], timeline[f"eef/{spec.name}"], timeline["objects"],
             len(self._pool.object_names), object_now, eef_now, self._last_target[spec.index],
-            spec.noise[batch.subtask], self._unit_noise(spec, batch, steps), waypoints,
+            spec.noise[batch.subtask], self._unit_noise(spec, batch, steps, first_step), to, out,
         )  # fmt: skip
 
-    def _unit_noise(self, spec: EefSpec, batch: Rows, steps: Ints) -> npt.NDArray[np.float32]:
+    def _unit_noise(self, spec: EefSpec, batch: Rows, steps: Ints, first_step: Ints) -> npt.NDArray[np.float32]:
         """(M, S, P) standard normals for the steps (M,) of the plans; (M, 0, P) where no subtask has noise."""
-        first_step = self._planned[batch.slots, spec.index]
         wanted = steps if self._noisy else np.zeros_like(steps)
         longest = int(wanted.max(initial=0))
         return unit_noise(batch.seeds, spec.index, first_step, longest, self._env.noise_dim, wanted)
@@ -284,6 +293,10 @@ class SubtaskPlanner:
     def _remember(self, spec: EefSpec, batch: Rows, steps: Ints) -> None:
         self._subtask[batch.slots, spec.index] = batch.subtask
         self._pending[batch.slots, spec.index] = steps
+
+
+_Given = npt.NDArray[np.float32] | WriteWaypoints
+"""Waypoints (M, L, W), or what writes them."""
 
 
 @dataclass(slots=True)

@@ -114,7 +114,7 @@ def _read(table: Singles, time: int, first: int, stride: int, out: Floats) -> No
 @compiled
 def stitch(
     rows: Ints, target: Singles, measured: Singles, objects: Singles, parts: int, object_now: Floats, eef_now: Floats,
-    last_target: Floats, sigma: Singles, noise: Singles, out: Singles,
+    last_target: Floats, sigma: Singles, noise: Singles, to: Ints, out: Singles,
 ) -> None:  # fmt: skip
     """Fill in the waypoints of M segments; remembers each one's last target.
 
@@ -129,11 +129,13 @@ def stitch(
         last_target: (3, 4, N) of each slot, read and written.
         sigma: (M,) standard deviation of the action noise.
         noise: (M, S, P) standard normals for the steps from the first on; S is 0 where no row has noise.
-        out: (M, L, 16 + G + P), L at least the steps of the longest row; what is behind a row's steps stays as it is.
+        to: (M,) where in `out` each row goes.
+        out: (N, L, 16 + G + P), L at least the steps of the longest row; what is behind a row's steps stays as it is.
     """
     motion, source, pose, start = np.zeros((3, 4)), np.empty((3, 4)), np.empty((3, 4)), np.empty((3, 4))
     grippers = target.shape[0] - 12
     for m in range(rows.shape[0]):
+        into = out[to[m]]
         at, steps, between, lead = rows[m, START], rows[m, LENGTH], rows[m, BETWEEN], rows[m, LEAD]
         slot = rows[m, SLOT]
         if rows[m, OBJECT] >= 0:
@@ -150,29 +152,29 @@ def stitch(
             start[r, c] = last_target[r, c, slot] if rows[m, FROM_LAST] else eef_now[r, c, m]
         _read(measured if rows[m, MEASURED] else target, at, 0, 1, source)
         _compose(motion, source, pose)
-        _interpolate(start, pose, between, out[m])
+        _interpolate(start, pose, between, into)
         for step in range(between, lead):
             for k in range(12):
-                out[m, step, k] = pose[k // 4, k % 4]
+                into[step, k] = pose[k // 4, k % 4]
         for step in range(steps):
             _read(target, at + step, 0, 1, source)
             _compose(motion, source, pose)
             for k in range(12):
-                out[m, lead + step, k] = pose[k // 4, k % 4]
+                into[lead + step, k] = pose[k // 4, k % 4]
         for k in range(12):
             last_target[k // 4, k % 4, slot] = pose[k // 4, k % 4]
         total = lead + steps
         if rows[m, HELD]:
             for k in range(12):
-                out[m, total, k] = out[m, total - 1, k]
+                into[total, k] = into[total - 1, k]
             total += 1
         for step in range(total):
             for k in range(12, 15):
-                out[m, step, k] = 0.0
-            out[m, step, 15] = 1.0
+                into[step, k] = 0.0
+            into[step, 15] = 1.0
             time = at + min(max(step - lead, 0), steps - 1)
             for k in range(grippers):
-                out[m, step, 16 + k] = target[12 + k, time]
+                into[step, 16 + k] = target[12 + k, time]
             noisy = noise.shape[1] > 0 and rows[m, QUIET] <= step < lead + steps
             for k in range(noise.shape[2]):
-                out[m, step, 16 + grippers + k] = sigma[m] * noise[m, step, k] if noisy else 0.0
+                into[step, 16 + grippers + k] = sigma[m] * noise[m, step, k] if noisy else 0.0

@@ -5,7 +5,8 @@ whatever N is; an eef that has come to its last waypoint holds it. Where slots s
 the plans; only the waypoints are on the device.
 """
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from mimicpipe.compiled import compiled
 from mimicpipe.pipeline.ends import Ints
-from mimicpipe.pipeline.protocol import EefPlans, Plan, Waypoints
+from mimicpipe.pipeline.protocol import EefPlans, Plan, Waypoints, WriteWaypoints
 from mimicpipe.pipeline.transfer import uploader
 
 Singles = npt.NDArray[np.float32]
@@ -45,6 +46,10 @@ def put(slots: Ints, lengths: Ints, waypoints: Singles, rows: Singles) -> None:
         rows[slots[m], : lengths[m]] = waypoints[m, : lengths[m]]
 
 
+_Unwritten = tuple[str, Ints, WriteWaypoints]
+"""(eef, slots (M,), what writes their waypoints)."""
+
+
 class Playheads:
     """Plans being played, batched over N slots."""
 
@@ -58,6 +63,9 @@ class Playheads:
         self._device = device
         self._upload = uploader(device)
         self._has_noise = False
+        # Waypoints are written where they are needed first, which may be another thread than the one that plans.
+        self._unwritten: list[_Unwritten] = []
+        self._writing = threading.Lock()
         self._rows = {
             eef: torch.zeros(num_envs, _INITIAL_STEPS, self._width, dtype=torch.float32, device=device)
             for eef in eef_names
@@ -69,17 +77,32 @@ class Playheads:
 
     def load(self, eef: str, slots: Ints, plans: EefPlans) -> None:
         """Put new waypoints in front of slots (M,), one row of `plans` each."""
-        steps = plans.waypoints.shape[1]
-        self._ensure(eef, steps)
-        self._has_noise |= plans.has_noise
         lengths = plans.lengths.cpu().numpy()
-        if self._device.type == "cpu":
-            put(slots, lengths, plans.waypoints.numpy(), self._rows[eef].numpy())
+        self._ensure(eef, int(lengths.max()))
+        self._has_noise |= plans.has_noise
+        if isinstance(plans.given, Tensor):
+            with self._writing:
+                self._write(self._take_unwritten())
+                self._put(eef, slots, lengths, plans.given)
         else:
-            self._rows[eef][:, :steps].index_copy_(0, self._upload(slots), plans.waypoints)
+            self._unwritten.append((eef, slots, plans.given))
         first = slots * self._rows[eef].shape[1]
         self._cursor[eef][slots] = first
         self._last[eef][slots] = first + (lengths - 1)
+
+    def _put(self, eef: str, slots: Ints, lengths: Ints, waypoints: Tensor) -> None:
+        if self._device.type == "cpu":
+            put(slots, lengths, waypoints.numpy(), self._rows[eef].numpy())
+        else:
+            self._rows[eef][:, : waypoints.shape[1]].index_copy_(0, self._upload(slots), waypoints)
+
+    def _take_unwritten(self) -> list[_Unwritten]:
+        unwritten, self._unwritten = self._unwritten, []
+        return unwritten
+
+    def _write(self, unwritten: Sequence[_Unwritten]) -> None:
+        for eef, slots, write in unwritten:
+            write(slots, self._rows[eef].numpy())
 
     def load_plan(self, slot: int, plan: Plan) -> int:
         """Put one known plan in front of a slot; returns its steps (the longest eef's)."""
@@ -112,12 +135,23 @@ class Playheads:
         for eef in self._rows:
             at[eef] = np.empty(int(sizes.sum()), dtype=np.int64)
             move_on(self._cursor[eef], self._last[eef], slots, sizes, at[eef])
-        return partial(self._gather, dict(self._rows), at, has_noise=self._has_noise)
+        capacity = {eef: rows.shape[1] for eef, rows in self._rows.items()}
+        return partial(self._gather, self._take_unwritten(), at, capacity, has_noise=self._has_noise)
 
-    def _gather(self, rows: Mapping[str, Tensor], at: Mapping[str, Ints], *, has_noise: bool) -> Waypoints:
+    def _gather(
+        self, unwritten: Sequence[_Unwritten], at: Mapping[str, Ints], capacity: Mapping[str, int], *, has_noise: bool
+    ) -> Waypoints:
+        """The waypoints `at` (R,) rows of a buffer with room for `capacity` of each slot, which may have grown."""
+        with self._writing:
+            self._write(unwritten)
+            buffers = dict(self._rows)
         targets, grippers, noise = {}, {}, {}
-        for eef, buffer in rows.items():
-            row = buffer.view(-1, self._width).index_select(0, self._upload(at[eef]))
+        for eef, rows in buffers.items():
+            here = at[eef]
+            if rows.shape[1] != capacity[eef]:
+                slot, step = np.divmod(here, capacity[eef])
+                here = slot * rows.shape[1] + step
+            row = rows.view(-1, self._width).index_select(0, self._upload(here))
             pose, grippers[eef], noise[eef] = row.split(self._split, dim=1)
             targets[eef] = pose.view(-1, 4, 4)
         return Waypoints(targets, grippers, noise if has_noise else None)
@@ -127,9 +161,14 @@ class Playheads:
         if steps <= rows.shape[1]:
             return
         capacity = max(steps, 2 * rows.shape[1])
-        grown = torch.zeros(self._num_envs, capacity, self._width, dtype=torch.float32, device=self._device)
-        grown[:, : rows.shape[1]] = rows
-        self._rows[eef] = grown
+        with self._writing:
+            self._grow(eef, capacity)
         moved = np.arange(self._num_envs) * (capacity - rows.shape[1])
         self._cursor[eef] += moved
         self._last[eef] += moved
+
+    def _grow(self, eef: str, capacity: int) -> None:
+        rows = self._rows[eef]
+        grown = torch.zeros(self._num_envs, capacity, self._width, dtype=torch.float32, device=self._device)
+        grown[:, : rows.shape[1]] = rows
+        self._rows[eef] = grown

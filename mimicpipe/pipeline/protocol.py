@@ -143,6 +143,10 @@ class Plan:
     """{eef: (T, noise_dim)} action noise, already drawn and scaled; a missing eef has none."""
 
 
+WriteWaypoints = Callable[[npt.NDArray[np.int64], npt.NDArray[np.float32]], None]
+"""(rows (M,), out (N, S, W)): writes the waypoints of M plans, as `EefPlans` has them, to out[rows]."""
+
+
 @dataclass(slots=True)
 class EefPlans:
     """New waypoints for one eef in some of the slots of a batch of requests."""
@@ -151,11 +155,25 @@ class EefPlans:
     """(M,) int64 indices into the batch of requests; on the host, as they are needed there."""
     lengths: Tensor
     """(M,) int64 valid steps of each row, on the host; after its last waypoint an eef holds that waypoint."""
-    waypoints: Tensor
-    """(M, L, 16 + G + P): target pose, row by row, gripper action and action noise; padded behind `lengths`.
-    On the env's device."""
+    given: Tensor | WriteWaypoints
+    """`waypoints`; or, for an env on the host, what writes them, which is called once, before the slots are planned for
+    again, and maybe in another thread."""
     has_noise: bool
     """Whether any of the noise is not zero."""
+    width: int = 0
+    """16 + G + P, where they are yet to be written."""
+
+    @property
+    def waypoints(self) -> Tensor:
+        """(M, L, 16 + G + P): target pose, row by row, gripper action and action noise; padded behind `lengths`.
+
+        On the env's device.
+        """
+        if not isinstance(self.given, Tensor):
+            out = np.empty((len(self.lengths), int(self.lengths.max()), self.width), dtype=np.float32)
+            self.given(np.arange(len(out)), out)
+            self.given = torch.from_numpy(out)
+        return self.given
 
     @property
     def targets(self) -> Tensor:
