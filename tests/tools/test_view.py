@@ -27,7 +27,7 @@ def test_without_rerun_there_is_one_line(recorded_run, capsys):
     assert view.main([str(recorded_run)]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert "mimicpipe[view]" in error
+    assert "pip install -e '.[view]'" in error
 
 
 def test_a_run_and_its_dataset_are_the_same(recorded_run, tmp_path):
