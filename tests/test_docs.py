@@ -59,7 +59,7 @@ def test_runs_can_be_composed(command, tmp_path, monkeypatch):
     words = [word.replace("examples/conf", str(ROOT / "examples/conf")) for word in shlex.split(command, comments=True)]
     for path in re.findall(r"pool\.path=([\w./]+)", command):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).touch()
+        (tmp_path / path).write_bytes(b"\x89HDF\r\n\x1a\n")
     for path in re.findall(r"generator\.checkpoint=([\w./]+)", command):
         (tmp_path / path).mkdir(parents=True)
         (tmp_path / path / "policy.json").write_text('{"policy": "bc"}')

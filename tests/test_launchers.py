@@ -76,7 +76,7 @@ def test_a_launcher_that_is_not_installed_is_one_line(monkeypatch):
     Plugins.instance()
     repo = ConfigStore.instance().repo
     monkeypatch.delitem(repo["hydra"]["launcher"], "joblib.yaml")
-    with pytest.raises(ConfigError, match=r"hydra/launcher=joblib: is not installed; pip install 'mimicpipe\[launch"):
+    with pytest.raises(ConfigError, match=r"hydra/launcher=joblib: is not installed; pip install -e '\.\[launchers\]'"):
         check_command_line(["-m", "hydra/launcher=joblib"], ROOT / "conf")
     with pytest.raises(ConfigError, match="hydra/launcher=joblip: no such option"):
         check_command_line(["-m", "hydra/launcher=joblip"], ROOT / "conf")

@@ -164,7 +164,7 @@ def test_a_worker_that_does_not_see_the_folder_is_one_line(tmp_path, capfd, monk
 
 def test_what_is_wrong_in_a_worker_is_one_line(tmp_path, capfd):
     path = tmp_path / "no_demos.hdf5"
-    path.write_bytes(b"no HDF5")
+    path.write_bytes(b"\x89HDF\r\n\x1a\n")  # it ends behind its signature
     assert run(*BASE, *WORKERS, f"pool.path={path}", "hydra.run.dir=run", cwd=tmp_path) == 1
     errors = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1

@@ -1,5 +1,6 @@
 import asyncio
 import io
+import itertools
 import json
 from types import SimpleNamespace
 
@@ -33,7 +34,11 @@ def test_snapshots_are_taken_on_the_loop_and_logged_with_their_axes(tmp_path, mo
     asyncio.run(main())
     tracker.close({}, 0)
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert [row["env_steps"] for row in rows[:-1]] == [40, 80, 120][: len(rows) - 1]
+    logged = [row["env_steps"] for row in rows[:-1]]
+    assert logged[:2] == [40, 80]
+    assert all(
+        later - earlier >= 40 for earlier, later in itertools.pairwise(logged)
+    )  # more, where the machine is busy
     assert len(rows) >= 3
     assert rows[-1]["env_steps"] == 10 * len(taken)
     assert rows[-1]["wall_s"] == 0.5 * len(taken)

@@ -25,5 +25,5 @@ def test_scalars_lie_on_env_steps(tmp_path):
 def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    with pytest.raises(ImportError, match=r"mimicpipe\[tensorboard\]"):
+    with pytest.raises(ImportError, match=r"pip install -e '\.\[tensorboard\]'"):
         TensorboardTracker(tmp_path, {})
