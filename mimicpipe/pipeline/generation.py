@@ -220,7 +220,8 @@ async def _run_tasks(run: RunState, data_generator: Generator, info_pool: Any) -
                     queue.close(RunOverError("the run is over"))
                 await end_tasks(setup["tasks"], run.on_stuck)
     except BaseExceptionGroup as group_error:
-        raise _first_leaf(group_error) from None
+        error = _first_leaf(group_error)
+        raise error from error.__cause__  # not from the group, and not without what it was raised from
 
 
 def _first_leaf(group: BaseExceptionGroup) -> BaseException:

@@ -9,7 +9,7 @@ from fault_runs import BOTH_ENVS, Run, assert_exact, assert_others_are_unchanged
 from generators import MemorySink, PlanGenerator
 from test_faults_generator import LIMIT_S, Swallows
 
-from mimicpipe.errors import StallError
+from mimicpipe.errors import RecorderError, StallError
 from mimicpipe.pipeline.generation import generate
 from mimicpipe.recorders.bounded_queue import BoundedQueue
 
@@ -84,13 +84,13 @@ def test_one_that_raises_ends_the_run_with_its_own_exception(env_class, blocking
 
         def commit(self, episode):
             if len(self.episodes) == at:
-                raise OSError("disk full")
+                raise RecorderError("not written") from OSError("disk full")
             super().commit(episode)
 
     env = env_class(4)
     run = Run(env, PlanGenerator(env), sink=DiskFull()).go()
-    assert isinstance(run.error, OSError)
-    assert str(run.error) == "disk full"
+    assert isinstance(run.error, RecorderError)
+    assert str(run.error.__cause__) == "disk full"
     assert len(run.sink.episodes) == run.state.counters.episodes_committed == at
     assert sum(o.success for o in run.outcomes) == at
     assert_others_are_unchanged(run, set(), reference())
