@@ -33,7 +33,7 @@ from mimicpipe.datagen.sim import MimicSim
 from mimicpipe.datagen.subtask import DataGenConfig, check_datagen_config
 from mimicpipe.datagen.timing import GOES_ON
 from mimicpipe.errors import RequestError
-from mimicpipe.pipeline.protocol import EefPlans, PlanBatch, PlanFailedError, WriteWaypoints
+from mimicpipe.pipeline.protocol import EefPlans, PlanBatch, PlanFailedError, WriteWaypoints, written
 from mimicpipe.pipeline.transfer import downloader, uploader
 from mimicpipe.rng import Seeds
 
@@ -156,20 +156,19 @@ class SubtaskPlanner:
             if len(batch.rows):
                 batch, demo = self._chooser.choose(spec, batch, world, errors)
             if len(batch.rows):
-                steps, lengths, write = self._plan_eef(spec, batch, demo, world)
+                steps, lengths, given = self._plan_eef(spec, batch, demo, world)
                 table.note_chosen(batch.slots, spec.index, batch.subtask, demo)
                 if coordinator is None:
                     self._remember(spec, batch, steps)
-                    plans[spec.name] = self._plans(batch.rows, lengths, write)
+                    plans[spec.name] = self._plans(batch.rows, lengths, given)
                 else:
-                    coordinator.write(spec, batch.slots, self._written(lengths, write), steps)
+                    coordinator.write(spec, batch.slots, self._written(lengths, given), steps)
         if coordinator is None:
             played, following, done = self._move_on(slots)
         else:
             live = np.asarray([row for row in range(len(slots)) if row not in errors], dtype=np.int64)
             for eef, emitted in coordinator.emit(slots, live, world, table.first_demo(slots)).items():
-                rows, lengths, waypoints = emitted
-                plans[eef] = self._plans(rows, lengths, waypoints)
+                plans[eef] = self._plans(*emitted)
             played, following, done = coordinator.move_on(slots)
         return self._answer(plans, errors, _Moved(slots, played, following, done))
 
@@ -217,7 +216,7 @@ class SubtaskPlanner:
     # ---- one eef
 
     def _plan_eef(self, spec: EefSpec, batch: Rows, demo: Ints, world: World) -> tuple[Ints, Ints, "_Given"]:
-        """Steps (M,), waypoints (M,) with the one that is held behind the last segment, and the waypoints."""
+        """Steps (M,), waypoints (M,) with the one that is held behind the last segment, and what gives them."""
         subtask, count = batch.subtask, len(batch.rows)
         begin, end = self._pool.boundaries[spec.name].of_segments(batch.seeds, subtask, demo)
         lead = spec.lead[subtask]
@@ -260,11 +259,7 @@ class SubtaskPlanner:
 
     def _written(self, lengths: Ints, given: "_Given") -> npt.NDArray[np.float32]:
         """(M, L, W) waypoints."""
-        if isinstance(given, np.ndarray):
-            return given
-        waypoints = np.empty((len(lengths), int(lengths.max()), self._width), dtype=np.float32)
-        given(np.arange(len(lengths)), waypoints)
-        return waypoints
+        return given if isinstance(given, np.ndarray) else written(given, lengths, self._width)
 
     def _plans(self, rows: Ints, lengths: Ints, given: "_Given") -> EefPlans:
         on_host = torch.from_numpy(rows), torch.from_numpy(lengths)

@@ -252,30 +252,6 @@ def carry_over(before: Singles, after: Singles, moved: npt.NDArray[np.bool_]) ->
 
 
 @compiled
-def rows_before(sizes: Ints) -> Ints:
-    """(R,) where the state before each step stands, of steps with `sizes` (T,) rows behind the states to start from."""
-    at = np.empty(sizes.sum(), dtype=np.int64)
-    row, before, after = 0, 0, sizes[0]
-    for m in range(len(sizes)):
-        for i in range(sizes[m]):
-            at[row + i] = before + i
-        before, after, row = after, after + sizes[m], row + sizes[m]
-    return at
-
-
-@compiled
-def last_rows(sizes: Ints) -> Ints:
-    """(K,) where each slot's last state stands, of such steps."""
-    at = np.empty(sizes[0], dtype=np.int64)
-    first = sizes[0]
-    for m in range(len(sizes)):
-        for i in range(sizes[m]):
-            at[i] = first + i
-        first += sizes[m]
-    return at
-
-
-@compiled
 def play(
     states: Singles, sizes: Ints, targets: Singles, grippers: Singles, noise: Singles, actions: Singles, scale: Doubles,
     gain: float, half_sizes: Doubles, margin: float, max_width: float, gripper_gain: float, rate: float,

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mimicpipe.envs import kinematic_kernels as kernels
 from mimicpipe.envs.kinematic_kernels import Ints, Singles
 from mimicpipe.envs.kinematic_state import KinematicState
+from mimicpipe.envs.stretch_rows import last_rows, rows_before
 
 Play = Callable[[Singles, Ints, Singles], None]
 """(states (K + R, C) of which the first K are given, sizes (T,), actions (R, A) to fill in)."""
@@ -51,7 +51,7 @@ class KinematicStretch:
     @property
     def final(self) -> Singles:
         """(K, C) where each slot has come to."""
-        return self._states.numpy()[kernels.last_rows(self._sizes)]
+        return self._states.numpy()[last_rows(self._sizes)]
 
     @property
     def actions(self) -> Tensor:
@@ -66,7 +66,7 @@ class KinematicStretch:
 
     def observe(self) -> dict[str, Tensor]:
         """{feature: (R, *shape)} before the row's action."""
-        before = torch.from_numpy(kernels.rows_before(self._sizes))
+        before = torch.from_numpy(rows_before(self._sizes))
         return self._look(self._part(self._states.index_select(0, before)))
 
     def _part(self, states: Tensor) -> KinematicState:

@@ -147,6 +147,13 @@ WriteWaypoints = Callable[[npt.NDArray[np.int64], npt.NDArray[np.float32]], None
 """(rows (M,), out (N, S, W)): writes the waypoints of M plans, as `EefPlans` has them, to out[rows]."""
 
 
+def written(write: WriteWaypoints, lengths: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.float32]:
+    """The waypoints (M, L, width) of M plans of `lengths` (M,), in an array of their own."""
+    out = np.empty((len(lengths), int(lengths.max()), width), dtype=np.float32)
+    write(np.arange(len(lengths)), out)
+    return out
+
+
 @dataclass(slots=True)
 class EefPlans:
     """New waypoints for one eef in some of the slots of a batch of requests."""
@@ -170,9 +177,7 @@ class EefPlans:
         On the env's device.
         """
         if not isinstance(self.given, Tensor):
-            out = np.empty((len(self.lengths), int(self.lengths.max()), self.width), dtype=np.float32)
-            self.given(np.arange(len(out)), out)
-            self.given = torch.from_numpy(out)
+            self.given = torch.from_numpy(written(self.given, self.lengths.numpy(), self.width))
         return self.given
 
     @property

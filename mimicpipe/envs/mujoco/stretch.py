@@ -23,6 +23,7 @@ from mimicpipe.envs.mujoco.kinematics import ArmPose, Array, HandPose
 from mimicpipe.envs.mujoco.physics import Lane
 from mimicpipe.envs.mujoco.servos import Posture, controls_of, posture_of
 from mimicpipe.envs.mujoco.views import low_dim_observations, task_view
+from mimicpipe.envs.stretch_rows import rows_before
 from mimicpipe.envs.tasks.base import Task
 from mimicpipe.pipeline.protocol import Waypoints
 
@@ -139,15 +140,9 @@ class MujocoStretch:
         """{feature: (R, *shape)} before the row's action."""
         scene = self._scene
         bodies = scene.frames.rows(self._states, self._all_fixtures())
-        seen = low_dim_observations(scene.arms, scene.frames, self._states, bodies, self._hands, self._before())
+        before = rows_before(np.asarray(self._sizes))
+        seen = low_dim_observations(scene.arms, scene.frames, self._states, bodies, self._hands, before)
         return {name: torch.from_numpy(value) for name, value in seen.items()}
-
-    def _before(self) -> Ints:
-        """(R,) which state each row's action starts from."""
-        begins = [0, len(self._slots)]
-        for size in self._sizes[:-2]:
-            begins.append(begins[-1] + size)
-        return np.concatenate([begin + np.arange(size) for begin, size in zip(begins, self._sizes, strict=False)])
 
     def _all_fixtures(self) -> Array:
         return np.concatenate([self._fixtures, *(self._fixtures[:size] for size in self._sizes)])
